@@ -12,7 +12,7 @@ from cli.frame.workspace import SCHEMA
 from eventstore.event import Actor, NewEvent
 from eventstore.sqlite.store import SqliteStore, open_store
 from eventstore.store import Claim, Expected
-from extensions.history.history_queries import SQL_PATIENCE, open_inquiry
+from extensions.history.history_queries import SQL_PATIENCE, open_history_connection
 from extensions.history.sql_tables import HistoryTables
 from lifecycle.payload import models as p
 from lifecycle.payload.models import Payload
@@ -76,7 +76,7 @@ def fill(store: SqliteStore, length: int, numbers: "count[int]") -> None:
 
 
 def _ask(tables: HistoryTables, after: int) -> None:
-    with open_inquiry(tables.address, tables.log) as desk:
+    with open_history_connection(tables.address, tables.log) as desk:
         list(desk.ask(_ASKED, {"version": after}, SQL_PATIENCE).rows)
 
 

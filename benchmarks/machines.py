@@ -19,7 +19,7 @@ from eventstore.event import Actor
 from extensions.machines.rules import payload as p
 from extensions.machines.service.log import MachineLog
 from extensions.machines.service.service import MachineService
-from lifecycle.words.document import layout_of
+from lifecycle.words.document import record_key_order
 from service.root.root import open_root
 
 _HERE = Path(__file__).parents[1]
@@ -42,7 +42,7 @@ def grow(root: Path, events: int) -> None:
         service = MachineService(found, log, Actor("user", "ada"))
         for number in range(log.current().head, events):
             change = p.Change(path="notes", value=number)
-            layout = layout_of([change.model_dump(mode="json")])
+            layout = record_key_order([change.model_dump(mode="json")])
             service.handle(p.MachineUpdated(changes=[change], layout=layout))
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.contents import STREAM, data, fresh_id
-from eventstore.chain import START, seal_events
+from eventstore.chain import START, build_chained_rows
 from eventstore.event import Actor, NewEvent
 from service.root.atomic_files import system_instant
 
@@ -39,5 +39,5 @@ def _rows(number: int) -> Iterator[tuple[Any, ...]]:
         marked = (STREAM, fresh_id(), *system_instant())
         said, now = data(position), marked[2]
         event = NewEvent(fresh_id(), "note.logged", 1, said, who, None, None, None, now)
-        (row,), head = seal_events([event], head, marked)
+        (row,), head = build_chained_rows([event], head, marked)
         yield (position, *row)

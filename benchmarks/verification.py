@@ -38,7 +38,7 @@ def _measured(folder: Path, rounds: int) -> str:
         fill(store, LENGTH, numbers)
         log = WorkflowLog(store, STREAM)
         kept = log.replayed()
-        log.keep_fold(kept)
+        log.store_state_if_due(kept)
         fill(store, LENGTH + BEHIND, numbers)
         unsealed = StoredFold(STREAM, "bare", REDUCER, kept.head, stream_log.to_bytes(kept))
         store.save_fold(unsealed)

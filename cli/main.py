@@ -22,14 +22,14 @@ def main() -> None:
         else:
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
     ended: list[int] = []
-    atexit.register(_end_at_once, ended)
+    atexit.register(_exit_without_shutdown, ended)
     ended.append(run(sys.argv[1:], is_only=True))
     if sys.flags.inspect:  # PYTHONINSPECT: Python would print a traceback of the exit
         atexit._run_exitfuncs()  # noqa: SLF001 - as Python does at its end
     sys.exit(ended[0])
 
 
-def _end_at_once(ended: list[int]) -> None:
+def _exit_without_shutdown(ended: list[int]) -> None:
     """End the process immediately, without the normal shutdown of the Python interpreter.
 
     The shutdown would take a sixth of the time of a short command. ``ended`` contains the exit
@@ -53,23 +53,23 @@ def run(arguments: list[str], *, is_only: bool = False) -> int:
         result = command(args=arguments, prog_name="wfctl", standalone_mode=False)
         sys.stdout.flush()
     except BrokenPipeError:
-        return _reader_gone()
+        return _exit_code_of_closed_pipe()
     except SystemExit as ended:
-        return _left(ended)
+        return _exit_code_of_system_exit(ended)
     except Exception as error:  # noqa: BLE001 - the last place: every error has an exit code
         from cli.frame.failure import report_error
 
         try:
             sys.stdout.flush()
         except OSError:  # it takes no more, the envelope of an error neither
-            _give_up_stdout()
+            _redirect_stdout_to_null()
             return report_error(error, [])
         try:
             return report_error(error, arguments)
         except BrokenPipeError:
-            return _reader_gone()
+            return _exit_code_of_closed_pipe()
         except OSError:
-            _give_up_stdout()
+            _redirect_stdout_to_null()
             return report_error(error, [])
     except KeyboardInterrupt:
         print("interrupted; all recorded changes are kept", file=sys.stderr)
@@ -84,9 +84,9 @@ def _program(is_only: bool) -> tuple[Callable[..., Any], Callable[[list[str]], l
     gc.disable()
     try:
         from cli.frame.options import move_global_options_first
-        from cli.program.tree import build_program, search_no_plugins
+        from cli.program.tree import build_program, disable_pydantic_plugin_search
 
-        search_no_plugins()
+        disable_pydantic_plugin_search()
         return build_program(), move_global_options_first
     finally:
         # Exclude the imported objects from later garbage collection. Do this only for a single
@@ -96,27 +96,27 @@ def _program(is_only: bool) -> tuple[Callable[..., Any], Callable[[list[str]], l
         gc.enable()
 
 
-def _left(ended: SystemExit) -> int:
+def _exit_code_of_system_exit(ended: SystemExit) -> int:
     """Return the exit code of a command that ended with SystemExit.
 
     The cause may be a signal. If the reader of stdout has closed the pipe, return the code of
     SIGPIPE.
     """
     if isinstance(ended.__context__, BrokenPipeError):
-        return _reader_gone()
+        return _exit_code_of_closed_pipe()
     return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
 
 
-def _reader_gone() -> int:
+def _exit_code_of_closed_pipe() -> int:
     """Return the exit code of a program whose output pipe was closed by its reader.
 
     This is 128 plus the number of SIGPIPE, as for git and kubectl.
     """
-    _give_up_stdout()
+    _redirect_stdout_to_null()
     return 128 + signal.SIGPIPE
 
 
-def _give_up_stdout() -> None:
+def _redirect_stdout_to_null() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

@@ -21,7 +21,7 @@ from eventstore.errors import (
     SchemaError,
     UnknownStoredType,
 )
-from eventstore.event import NewEvent, RecordedEvent, find_envelope_fault, set_aside
+from eventstore.event import NewEvent, RecordedEvent, build_ignored_envelope, find_envelope_fault
 
 Upcaster = Callable[[dict[str, Any]], dict[str, Any]]
 Misfit = Callable[[str, dict[str, Any]], str | None]
@@ -40,7 +40,7 @@ def canonical_json(value: Any, where: str = "value") -> bytes:
 
     Raises InvalidData with the name `where` if JSON cannot express the value.
     """
-    text = encode_json(value, where)
+    text = encode_unchecked_canonical_json(value, where)
     # The encoder writes NaN and infinity as null. Text without null therefore needs no further
     # check for them.
     if b"null" in text:
@@ -48,7 +48,7 @@ def canonical_json(value: Any, where: str = "value") -> bytes:
     return text
 
 
-def encode_json(value: Any, where: str) -> bytes:
+def encode_unchecked_canonical_json(value: Any, where: str) -> bytes:
     """Return canonical JSON like `canonical_json`, without checking that numbers are finite."""
     try:
         return orjson.dumps(value, option=_OPTIONS)
@@ -128,7 +128,9 @@ class Schema:
                 or self._try_upcast(body)
                 or self.misfit(body["type"], body["data"])
             )
-            return RecordedEvent(position, hash_, body if why is None else set_aside(body, why))
+            return RecordedEvent(
+                position, hash_, body if why is None else build_ignored_envelope(body, why)
+            )
         except (KeyError, TypeError, AttributeError) as error:
             raise DamagedEvent(position, str(error)) from error
 
@@ -204,7 +206,9 @@ Sealed = tuple[str, int, str, str, str, str, str]
 Stamp = tuple[str, str, str, str]
 
 
-def seal_events(events: Sequence[NewEvent], after: Link, stamp: Stamp) -> tuple[list[Sealed], Link]:
+def build_chained_rows(
+    events: Sequence[NewEvent], after: Link, stamp: Stamp
+) -> tuple[list[Sealed], Link]:
     """Hash the events as a continuation of the chain that ends at `after`.
 
     Return the rows to store, and the last link of the extended chain. Raises InvalidData if JSON
@@ -214,13 +218,13 @@ def seal_events(events: Sequence[NewEvent], after: Link, stamp: Stamp) -> tuple[
     version, hash_ = after
     for event in events:
         version += 1
-        link = link_event(event, version, hash_, stamp)
+        link = build_chained_row(event, version, hash_, stamp)
         hash_ = link[5]
         sealed.append(link)
     return sealed, Link(version, hash_)
 
 
-def link_event(event: NewEvent, version: int, previous: str, stamp: Stamp) -> Sealed:
+def build_chained_row(event: NewEvent, version: int, previous: str, stamp: Stamp) -> Sealed:
     """Return the row to store for the event, as number `version` of its stream.
 
     The hash of the row also covers `previous`, the hash of the previous event. Raises InvalidData
@@ -245,7 +249,7 @@ def link_event(event: NewEvent, version: int, previous: str, stamp: Stamp) -> Se
         "utc_offset": utc_offset,
         "version": version,
     }
-    text = encode_json(envelope, type_)
+    text = encode_unchecked_canonical_json(envelope, type_)
     require_finite(data, type_)
     hash_ = sha256_hex(text)
     return stream, version, event_id, type_, recorded_at, hash_, text.decode()

@@ -13,19 +13,19 @@ NO_ROOM = frozenset({ENOSPC, EDQUOT})
 NO_ROOM_REPORTED = re.compile(r"no space left on device|disk quota exceeded", re.IGNORECASE)
 
 
-def is_no_room(error: BaseException) -> bool:
+def is_disk_full_error(error: BaseException) -> bool:
     """Return whether a write failed because the disk or a quota is full."""
     return isinstance(error, OSError) and error.errno in NO_ROOM
 
 
-def reason_of(error: OSError, *likely: Path) -> str:
+def describe_os_error(error: OSError, *likely: Path) -> str:
     """Return the system's message for an error, with the name of a full file system.
 
     The file system is named only if the disk or quota is full. ``likely`` contains the paths to
     check if the error names no file.
     """
     places = [Path(os.fsdecode(error.filename))] if error.filename else likely
-    if not (is_no_room(error) and places):
+    if not (is_disk_full_error(error) and places):
         return str(error)
     return f"{describe_full_disk(*places)}: {error}"
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from eventstore.chain import Schema
 from eventstore.event import Clock
-from eventstore.private_files import is_server
+from eventstore.private_files import is_postgres_url
 from eventstore.sqlite.store import open_store
 from eventstore.store import EventStore
 from wfctl_eventstore.extension import require_extension
@@ -28,7 +28,7 @@ def open_log(
         return open_store(
             address, schema=schema, clock=clock, read_only=read_only, as_is=as_is, journal=journal
         )
-    if not is_server(address):
+    if not is_postgres_url(address):
         raise ValueError(f"expected the URL of a server, found {address.partition(':')[0]!r}")
     postgres = require_extension("postgres", "a log on a PostgreSQL server")
     return postgres.open_server(

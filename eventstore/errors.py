@@ -30,7 +30,7 @@ EventStoreError
 
 from pathlib import Path
 
-from wording import Worded
+from wording import TemplatedError
 
 NOT_KNOWN = "this wfctl does not know an event of type"
 TO_DO = (
@@ -40,7 +40,7 @@ TO_DO = (
 _NO_RULE = "wfctl adds no events after this one, because it cannot check the rules there."
 
 
-class EventStoreError(Worded):
+class EventStoreError(TemplatedError):
     """Base class of all errors of the event store.
 
     `code` is a stable identifier, `message` is the text for users, and `data` contains the values

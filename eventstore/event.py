@@ -87,7 +87,7 @@ def find_envelope_fault(body: dict[str, Any]) -> str | None:
     Return None if the envelope is valid.
     """
     try:
-        if _is_usual(body):
+        if _is_envelope_valid_by_fast_check(body):
             return None
     except (KeyError, TypeError, AttributeError):
         pass  # the checks below find the fault
@@ -98,7 +98,7 @@ def find_envelope_fault(body: dict[str, Any]) -> str | None:
     return None
 
 
-def _is_usual(body: dict[str, Any]) -> bool:
+def _is_envelope_valid_by_fast_check(body: dict[str, Any]) -> bool:
     """Return whether all fields of the envelope are valid, checked in a fast way.
 
     The check runs for every event that is read. It rejects some unusual valid envelopes, which then
@@ -124,7 +124,7 @@ def _is_usual(body: dict[str, Any]) -> bool:
     )
 
 
-def set_aside(body: dict[str, Any], why: str) -> dict[str, Any]:
+def build_ignored_envelope(body: dict[str, Any], why: str) -> dict[str, Any]:
     """Return the envelope of the event that replaces an ignored event.
 
     The replacement contains the reason `why` the event is ignored.
@@ -199,7 +199,7 @@ class RecordedEvent:
 
     def aside(self, why: str) -> RecordedEvent:
         """Return a replacement for this event, which readers ignore for the reason `why`."""
-        return RecordedEvent(self.position, self.hash, set_aside(self.body, why))
+        return RecordedEvent(self.position, self.hash, build_ignored_envelope(self.body, why))
 
     #: Name of the stream.
     stream: str = _envelope_property("stream")

@@ -8,11 +8,11 @@ import orjson
 from eventstore.chain import canonical_json
 from eventstore.errors import DamagedEvent, TransferConflict
 from eventstore.sql import Statements
-from eventstore.store import ImportBatch, Raw, Refusal
+from eventstore.store import ImportBatch, RawEvent, Refusal
 from eventstore.verification import StoredRow
 
 
-def build_rows(events: Iterable[Raw], last: int) -> list[StoredRow]:
+def build_imported_rows(events: Iterable[RawEvent], last: int) -> list[StoredRow]:
     """Return the database rows for events that are imported after position `last`.
 
     Raises DamagedEvent if the text of an event is not valid.
@@ -20,7 +20,7 @@ def build_rows(events: Iterable[Raw], last: int) -> list[StoredRow]:
     return [_build_row(raw, position) for position, raw in enumerate(events, last + 1)]
 
 
-def _build_row(raw: Raw, position: int) -> StoredRow:
+def _build_row(raw: RawEvent, position: int) -> StoredRow:
     try:
         body = orjson.loads(raw.text)
         place = (position, body["stream"], body["version"], body["event_id"])
@@ -36,7 +36,7 @@ def build_import_statements(
 
     `last` is the position of the last event that the log already contains.
     """
-    yield sql.insert_event, build_rows(cargo.events, last)
+    yield sql.insert_event, build_imported_rows(cargo.events, last)
     yield sql.insert_command, list(cargo.commands)
     yield sql.insert_refusal, [_build_refusal_row(refusal) for refusal in cargo.refusals]
     yield sql.delete_fold, [(fold.stream, fold.reducer) for fold in cargo.folds]
@@ -47,7 +47,7 @@ def _build_refusal_row(refusal: Refusal) -> tuple[Any, ...]:
     return (*refusal[:-1], canonical_json(refusal.data, "refusal").decode())
 
 
-def in_the_way(cargo: ImportBatch, error: Exception) -> TransferConflict:
+def build_transfer_conflict(cargo: ImportBatch, error: Exception) -> TransferConflict:
     """Return the error for an import batch whose data the log already contains in part."""
     reason = str(error).strip().rpartition("\n")[2]
     return TransferConflict(f"{len(cargo.events)} events, {len(cargo.commands)} commands", reason)

@@ -62,7 +62,7 @@ class Frontier:
             yield (end - width, end), leaf
         peaks.append(leaf)
 
-    def roots_to_the_end(self) -> Iterator[tuple[Range, bytes]]:
+    def iterate_suffix_roots(self) -> Iterator[tuple[Range, bytes]]:
         """Yield the ranges that start with a complete subtree and end with the last leaf.
 
         Each range is yielded with its root hash.
@@ -80,7 +80,7 @@ def _fold_peaks(peaks: Sequence[bytes]) -> bytes:
     return root
 
 
-def find_nodes(leaves: Iterable[bytes], wanted: Iterable[Range]) -> dict[Range, bytes]:
+def compute_node_hashes(leaves: Iterable[bytes], wanted: Iterable[Range]) -> dict[Range, bytes]:
     """Compute the root hashes of the `wanted` ranges from the hashes of all leaves in order.
 
     Ranges that are not nodes of the Merkle tree are missing in the returned dictionary.
@@ -88,7 +88,7 @@ def find_nodes(leaves: Iterable[bytes], wanted: Iterable[Range]) -> dict[Range, 
     asked, found, tree = set(wanted), dict[Range, bytes](), Frontier()
     for leaf in leaves:
         found.update((place, root) for place, root in tree.added(leaf) if place in asked)
-    found.update((place, root) for place, root in tree.roots_to_the_end() if place in asked)
+    found.update((place, root) for place, root in tree.iterate_suffix_roots() if place in asked)
     return found
 
 

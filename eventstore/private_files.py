@@ -14,7 +14,7 @@ _OWNER, _GROUP = 0o600, 0o060
 _LOCK = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
-def file_mode(folder: Path) -> int:
+def private_file_mode(folder: Path) -> int:
     """Return the access mode for a new private file in the folder.
 
     The file is for its owner alone, or also for the group if the group may write to the folder.
@@ -33,7 +33,7 @@ def open_lock(path: Path, home: Path | None = None) -> int:
     is the folder of the file. An existing file of this user gets the same access mode. Raises
     OSError, also if the path is not a regular file.
     """
-    wanted = file_mode(home or path.parent)
+    wanted = private_file_mode(home or path.parent)
     descriptor = os.open(path, _LOCK, wanted)
     try:
         found = os.fstat(descriptor)
@@ -56,7 +56,7 @@ def try_lock(descriptor: int, kind: int = fcntl.LOCK_EX) -> bool:
     return True
 
 
-def make_file(path: Path) -> None:
+def create_private_file(path: Path) -> None:
     """Create an empty private file, unless the path exists.
 
     The group gets access to the file only if it may write to the folder.
@@ -66,12 +66,12 @@ def make_file(path: Path) -> None:
     except FileExistsError:
         return
     try:
-        os.fchmod(descriptor, file_mode(path.parent))
+        os.fchmod(descriptor, private_file_mode(path.parent))
     finally:
         os.close(descriptor)
 
 
-def make_own_folder(path: Path) -> None:
+def create_owner_only_folder(path: Path) -> None:
     """Create a folder and its missing parents, accessible only to their owner.
 
     The parents must be private too: anyone with write access to a parent could replace the folder.
@@ -81,7 +81,7 @@ def make_own_folder(path: Path) -> None:
             folder.mkdir(mode=0o700, exist_ok=True)
 
 
-def make_folder(path: Path, home: Path | None = None) -> None:
+def create_private_folder(path: Path, home: Path | None = None) -> None:
     """Create a private folder, unless the folder exists.
 
     The group gets access only if it may write to the folder `home`. Without `home`, only the owner
@@ -91,12 +91,12 @@ def make_folder(path: Path, home: Path | None = None) -> None:
         path.mkdir(mode=0o700)
     except FileExistsError:
         return
-    if home is not None and file_mode(home) & _GROUP:
+    if home is not None and private_file_mode(home) & _GROUP:
         # Keep the set-group-ID bit, which gives new files in the folder to the folder's group.
         path.chmod(0o770 | path.stat().st_mode & stat.S_ISGID)
 
 
-def is_shared(root: Path) -> bool:
+def is_shared_with_group(root: Path) -> bool:
     """Return whether a group shares the folder.
 
     In a shared folder, the group may write, and new files belong to the group of the folder.
@@ -108,9 +108,9 @@ def is_shared(root: Path) -> bool:
     return bool(mode & stat.S_ISGID and mode & stat.S_IWGRP)
 
 
-def let_group_write(root: Path) -> None:
+def set_umask_for_shared_folder(root: Path) -> None:
     """Change the process's umask to give the group access to new files, if the folder is shared."""
-    if is_shared(root):
+    if is_shared_with_group(root):
         os.umask(os.umask(0o077) & ~0o070)
 
 
@@ -176,11 +176,11 @@ def read_regular(path: Path | str, limit: int | None = None) -> bytes:
     with open_for_reading(path) as file:
         if limit is not None:
             return file.read(limit + 1)
-        require_bearable(file.fileno(), path)
+        require_file_fits_memory(file.fileno(), path)
         return file.read(LARGEST + 1)
 
 
-def require_bearable(descriptor: int, path: Path | str) -> None:
+def require_file_fits_memory(descriptor: int, path: Path | str) -> None:
     """Raise TooLarge if the open file is too large to be read into memory."""
     size = os.fstat(descriptor).st_size
     if size > LARGEST:
@@ -195,7 +195,7 @@ _SECRETS = frozenset(
 )
 
 
-def is_server(address: str) -> bool:
+def is_postgres_url(address: str) -> bool:
     """Return whether the address is a URL of PostgreSQL."""
     return address.startswith(SERVERS)
 
@@ -213,7 +213,7 @@ def url_without_password(address: str) -> str:
     return f"{SERVERS[0]}{login.partition(':')[0]}{at}{host}{after}"
 
 
-def without_login(address: str, login: str) -> str:
+def remove_default_url_user(address: str, login: str) -> str:
     """Return the database URL without its user name, if this is the server's default ``login``.
 
     Return a URL with any other user name unchanged.

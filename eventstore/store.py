@@ -48,7 +48,7 @@ class Claim(NamedTuple):
     digest: str
 
 
-class Appended:
+class AppendResult:
     """The events that a command recorded.
 
     `repeated` means that the command was executed before and this call recorded nothing.
@@ -79,7 +79,7 @@ class Head(NamedTuple):
     hash: str
 
 
-class Raw(NamedTuple):
+class RawEvent(NamedTuple):
     """A stored event exactly as it was hashed: `hash` is the SHA-256 of `text` in UTF-8."""
 
     position: int
@@ -112,7 +112,7 @@ class Refusal(NamedTuple):
     data: dict[str, Any]
 
 
-class Claimed(NamedTuple):
+class ExecutedCommand(NamedTuple):
     """A command that was executed, with the first and last version that it recorded.
 
     If the command recorded no events, the first version is greater than the last.
@@ -128,13 +128,13 @@ class Claimed(NamedTuple):
 class ImportBatch(NamedTuple):
     """The data that a log imports from another log in one transaction."""
 
-    events: Sequence[Raw] = ()
-    commands: Sequence[Claimed] = ()
+    events: Sequence[RawEvent] = ()
+    commands: Sequence[ExecutedCommand] = ()
     refusals: Sequence[Refusal] = ()
     folds: Sequence[StoredFold] = ()
 
 
-def is_met(expected: int | Expected, found: int) -> bool:
+def is_expected_version(expected: int | Expected, found: int) -> bool:
     """Return whether a stream satisfies a writer's expectation.
 
     `found` is the last version of the stream, or 0 if the stream does not exist.
@@ -146,17 +146,17 @@ def is_met(expected: int | Expected, found: int) -> bool:
     return expected is Expected.ANY or found > 0
 
 
-def require_version(stream: str, expected: int | Expected, found: int) -> None:
+def require_expected_version(stream: str, expected: int | Expected, found: int) -> None:
     """Raise WrongExpectedVersion unless a stream satisfies a writer's expectation.
 
     `found` is the last version of the stream, or 0 if the stream does not exist.
     """
-    if not is_met(expected, found):
+    if not is_expected_version(expected, found):
         demand = expected if isinstance(expected, int) else expected.value
         raise WrongExpectedVersion(stream, demand, found)
 
 
-def require_own_rules(foreign: Iterator[str], place: Path | str) -> None:
+def require_no_foreign_rules(foreign: Iterator[str], place: Path | str) -> None:
     """Raise ForeignRule if the database has a trigger or rule that wfctl did not create.
 
     Such a rule could change rows while they are written.
@@ -165,7 +165,7 @@ def require_own_rules(foreign: Iterator[str], place: Path | str) -> None:
         raise ForeignRule(place, found)
 
 
-def require_same(claim: Claim, known: Claimed, stream: str | None = None) -> None:
+def require_same_command(claim: Claim, known: ExecutedCommand, stream: str | None = None) -> None:
     """Raise CommandConflict if the command id was already used with other content.
 
     With `stream`, also raise it if the earlier command wrote to another stream.
@@ -174,7 +174,7 @@ def require_same(claim: Claim, known: Claimed, stream: str | None = None) -> Non
         raise CommandConflict(claim.command_id, known.stream)
 
 
-def require_name(stream: str) -> None:
+def require_valid_stream_name(stream: str) -> None:
     """Raise InvalidData if the name of the stream is empty or contains a NUL character."""
     if not stream or "\0" in stream:
         raise InvalidData("stream", f"the name {stream!r}")
@@ -188,7 +188,7 @@ Fetch = Callable[[str, tuple[Any, ...]], list[Any]]
 _CHUNK = 1000
 
 
-def fetch_pages(fetch: Fetch, statement: str, after: int | str) -> Iterator[Any]:
+def iterate_paged_rows(fetch: Fetch, statement: str, after: int | str) -> Iterator[Any]:
     """Yield all rows of a SQL statement, fetched page by page.
 
     The statement takes a start and a limit. The first column of a page's last row is the start of
@@ -247,7 +247,7 @@ class EventStore:
     @abstractmethod
     def append(
         self, stream: str, events: Sequence[NewEvent], *, expected: int | Expected, claim: Claim
-    ) -> Appended:
+    ) -> AppendResult:
         """Record `events` at the end of `stream`, all or none, in one transaction.
 
         After this call returns, the events survive a crash of the process and a loss of power. The
@@ -265,19 +265,19 @@ class EventStore:
         """
 
     def _require_new(self, stream: str, events: Sequence[NewEvent]) -> None:
-        require_name(stream)
+        require_valid_stream_name(stream)
         for event in events:
             self._schema.check_new(event)
 
-    def _answer(self, known: Claimed) -> Appended:
+    def _answer(self, known: ExecutedCommand) -> AppendResult:
         found = self.read(known.stream, after=known.first_version - 1, upto=known.last_version)
-        return Appended(tuple(found), True)
+        return AppendResult(tuple(found), True)
 
-    def _known(self, command_id: str) -> Claimed | None:
+    def _known(self, command_id: str) -> ExecutedCommand | None:
         rows = self._fetch(self._sql.command, (command_id,))
-        return Claimed(command_id, *rows[0]) if rows else None
+        return ExecutedCommand(command_id, *rows[0]) if rows else None
 
-    def claimed(self, claim: Claim) -> Appended | None:
+    def claimed(self, claim: Claim) -> AppendResult | None:
         """Return the result of a command that was executed before, or None if the command is new.
 
         Raises CommandConflict if the command id was used with other content.
@@ -285,7 +285,7 @@ class EventStore:
         known = self._known(claim.command_id)
         if known is None:
             return None
-        require_same(claim, known)
+        require_same_command(claim, known)
         return self._answer(known)
 
     def claim(self, command_id: str) -> Claim | None:
@@ -307,7 +307,9 @@ class EventStore:
         first event that fails the check, and SchemaError at an event that this program cannot read.
         """
         link = after if isinstance(after, Link) else self._link(stream, after)
-        rows = self._stored(stream, link.version, sys.maxsize if upto is None else upto)
+        rows = self._iterate_rows_in_range(
+            stream, link.version, sys.maxsize if upto is None else upto
+        )
         yield from self._events.events(rows, stream, link)
 
     def _link(self, stream: str, version: int) -> Link:
@@ -316,13 +318,13 @@ class EventStore:
         before = self._fetch_rows(self._sql.read, (stream, version - 1, version, 1))
         return self._events.link(before, stream, version)
 
-    def _stored(self, stream: str, after: int, upto: int) -> Iterator[Any]:
+    def _iterate_rows_in_range(self, stream: str, after: int, upto: int) -> Iterator[Any]:
         """Yield the rows of a stream, with all columns, in order of version."""
         while rows := self._fetch_rows(self._sql.read, (stream, after, upto, _CHUNK)):
             yield from rows
-            after = self._check_progress(after, rows[-1][2])
+            after = self._require_later_key(after, rows[-1][2])
 
-    def _check_progress(self, before: _Key, after: _Key) -> _Key:
+    def _require_later_key(self, before: _Key, after: _Key) -> _Key:
         """Return `after` if it is beyond `before`, otherwise raise StoreDamaged.
 
         A damaged database index may lead backwards and would then cause an endless loop.
@@ -341,34 +343,34 @@ class EventStore:
     def _all_stored(self, after: int) -> Iterator[Any]:
         while rows := self._fetch_rows(self._sql.read_all, (after, _CHUNK)):
             yield from rows
-            after = self._check_progress(after, rows[-1][0])
+            after = self._require_later_key(after, rows[-1][0])
 
-    def raw(self, stream: str, *, after: int = 0, upto: int | None = None) -> Iterator[Raw]:
+    def raw(self, stream: str, *, after: int = 0, upto: int | None = None) -> Iterator[RawEvent]:
         """Yield the stored events of a stream as unparsed text, in order of version.
 
         The text is exactly what was hashed. The versions are from `after` + 1 to `upto`.
         """
         end = sys.maxsize if upto is None else upto
-        for position, *_, hash_, text in self._stored(stream, after, end):
-            yield Raw(position, text, hash_)
+        for position, *_, hash_, text in self._iterate_rows_in_range(stream, after, end):
+            yield RawEvent(position, text, hash_)
 
-    def all_raw(self) -> Iterator[Raw]:
+    def all_raw(self) -> Iterator[RawEvent]:
         """Yield the stored events of all streams as unparsed text, in order of position.
 
         The text is exactly what was hashed.
         """
-        for position, *_, hash_, text in fetch_pages(self._fetch, self._sql.read_all, 0):
-            yield Raw(position, text, hash_)
+        for position, *_, hash_, text in iterate_paged_rows(self._fetch, self._sql.read_all, 0):
+            yield RawEvent(position, text, hash_)
 
-    def commands(self) -> Iterator[Claimed]:
+    def commands(self) -> Iterator[ExecutedCommand]:
         """Yield every executed command, in order of its id.
 
         Rows that another program wrote are skipped if they are not valid.
         """
         from eventstore.verification import CLAIM
 
-        rows = fetch_pages(self._fetch, self._sql.commands, "")
-        return (Claimed(*row) for row in rows if all(map(isinstance, row, CLAIM)))
+        rows = iterate_paged_rows(self._fetch, self._sql.commands, "")
+        return (ExecutedCommand(*row) for row in rows if all(map(isinstance, row, CLAIM)))
 
     def rows(self, stream: str) -> Iterator[StoredRow]:
         """Yield the rows of a stream with all columns, in order of version.
@@ -380,7 +382,7 @@ class EventStore:
         after = 0
         while found := self._fetch_damaged(self._sql.rows, (stream, after, _CHUNK)):
             yield from (StoredRow(*row) for row in found)
-            after = self._check_progress(after, found[-1][2])
+            after = self._require_later_key(after, found[-1][2])
 
     def extent(self) -> tuple[int, int]:
         """Return the number of events in the log, and the position of the last one."""
@@ -391,10 +393,12 @@ class EventStore:
         """Return the versions that each of the given commands recorded, by command id."""
         from eventstore.verification import CommandSpan
 
-        rows = self._fetch_damaged(self._sql.spans, (self._as_one(command_ids),))
+        rows = self._fetch_damaged(
+            self._sql.spans, (self._encode_as_single_parameter(command_ids),)
+        )
         return {id_: CommandSpan(*span) for id_, *span in rows}
 
-    def _as_one(self, values: Sequence[str]) -> Any:
+    def _encode_as_single_parameter(self, values: Sequence[str]) -> Any:
         """Return several values as a single SQL parameter."""
         return list(values)
 
@@ -413,7 +417,7 @@ class EventStore:
         """Yield the names of all streams in sorted order."""
         name = ""
         while rows := self._fetch(self._sql.next_stream, (name,)):
-            name = self._check_progress(name, rows[0][0])
+            name = self._require_later_key(name, rows[0][0])
             yield name
 
     def verify(
@@ -442,17 +446,17 @@ class EventStore:
         Such rows have no effect. But another program wrote them, so a check of the log reports
         them.
         """
-        from eventstore.verification import Finding, fault_of_claim, parse_refusal
+        from eventstore.verification import Finding, find_command_record_fault, parse_refusal
 
         def stray(stream: Any, message: str) -> Finding:
             named = stream if isinstance(stream, str) else None
             return Finding(named, None, None, "stray", f"{message}; wfctl ignores the row")
 
-        for row in fetch_pages(self._fetch_rows, self._sql.claims, ""):
-            why = fault_of_claim(row)
+        for row in iterate_paged_rows(self._fetch_rows, self._sql.claims, ""):
+            why = find_command_record_fault(row)
             if why is not None:
                 yield stray(row[1], f"commands, {row[0]!r:.80}: {why}")
-        for row in fetch_pages(self._fetch_rows, self._sql.refusals, 0):
+        for row in iterate_paged_rows(self._fetch_rows, self._sql.refusals, 0):
             found = parse_refusal(row[1:])
             if isinstance(found, str):
                 yield stray(row[2], f"refusals, row {row[0]}: {found}")
@@ -483,7 +487,8 @@ class EventStore:
         from eventstore.verification import parse_refusal
 
         found = (
-            parse_refusal(row[1:]) for row in fetch_pages(self._fetch_rows, self._sql.refusals, 0)
+            parse_refusal(row[1:])
+            for row in iterate_paged_rows(self._fetch_rows, self._sql.refusals, 0)
         )
         kept = (Refusal(*parts) for parts in found if not isinstance(parts, str))
         return (one for one in kept if stream in (None, one.stream))

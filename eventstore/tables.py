@@ -31,7 +31,7 @@ _TYPES: dict[str, TypeEngine[Any]] = {
 }
 
 
-def columns(words: str) -> list[Column[Any]]:
+def build_table_columns(words: str) -> list[Column[Any]]:
     """Return the table columns that a string describes, one word per column.
 
     A word is `NAME` or `NAME:TYPE`. `*` means primary key, `!` means not null. Released migrations
@@ -58,25 +58,29 @@ metadata = MetaData()
 events = Table(
     "events",
     metadata,
-    *columns("position:number* stream:name! version:int! event_id! type! recorded_at! hash! body!"),
+    *build_table_columns(
+        "position:number* stream:name! version:int! event_id! type! recorded_at! hash! body!"
+    ),
     UniqueConstraint("stream", "version", name="events_stream_version"),
     UniqueConstraint("event_id", name="events_event_id"),
 )
 commands = Table(
     "commands",
     metadata,
-    *columns("command_id:name* stream:name! digest! first_version:int! last_version:int!"),
+    *build_table_columns(
+        "command_id:name* stream:name! digest! first_version:int! last_version:int!"
+    ),
     sqlite_with_rowid=False,
 )
 refusals = Table(
     "refusals",
     metadata,
-    *columns("id:number* at! stream:name! actor! command! code! message! data!"),
+    *build_table_columns("id:number* at! stream:name! actor! command! code! message! data!"),
 )
 folds = Table(
     "folds",
     metadata,
-    *columns("stream:name* reducer* reducer_version:int! version:int! state:bytes!"),
+    *build_table_columns("stream:name* reducer* reducer_version:int! version:int! state:bytes!"),
 )
 
 _SQLITE = (

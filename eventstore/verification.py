@@ -99,7 +99,7 @@ def find_faults(
 _SHOWN = 400
 
 
-class _Before(NamedTuple):
+class _PreviousRow(NamedTuple):
     """The last readable row before a row of a stream."""
 
     stream: str
@@ -108,26 +108,26 @@ class _Before(NamedTuple):
 
 
 def _of_stream(stream: str, source: RowSource, schema: Schema, anchor: Link) -> Iterator[Finding]:
-    before = _Before(stream, START, 0)
+    before = _PreviousRow(stream, START, 0)
     sound: list[StoredRow] = []
     for row in source.rows(stream):
         found = list(_of_row(row, before, schema, anchor))
         if found or len(sound) == _CLAIMS_AT_ONCE:
-            yield from _of_claims(sound, source)
+            yield from _find_unclaimed_events(sound, source)
             yield from found
             sound.clear()
         if not found:
             sound.append(row)
-        if _well_typed(row):
-            before = _Before(stream, Link(row.version, row.hash), row.position)
-    yield from _of_claims(sound, source)
+        if _has_declared_column_types(row):
+            before = _PreviousRow(stream, Link(row.version, row.hash), row.position)
+    yield from _find_unclaimed_events(sound, source)
     end = before.link.version
     if end < anchor.version:
         message = f"the log must have at least version {anchor.version}, but it ends at {end}"
         yield Finding(stream, end + 1, None, "cut_tail", message)
 
 
-def _of_claims(rows: Sequence[StoredRow], source: RowSource) -> Iterator[Finding]:
+def _find_unclaimed_events(rows: Sequence[StoredRow], source: RowSource) -> Iterator[Finding]:
     """Yield a finding for each valid event that the record of its command does not include."""
     commands = [str(orjson.loads(row.text).get("command_id")) for row in rows]
     spans = source.spans(sorted({*commands}))
@@ -148,7 +148,7 @@ def is_covered_by(span: CommandSpan | None, stream: str, version: int) -> bool:
     return span.stream == stream and span.first <= version <= span.last
 
 
-def _well_typed(row: StoredRow) -> bool:
+def _has_declared_column_types(row: StoredRow) -> bool:
     """Return whether each column of the row has the declared type.
 
     A damaged database file may contain values of other types.
@@ -167,7 +167,7 @@ def find_row_faults(row: StoredRow, stream: str, after: Link) -> Iterator[Findin
     `after` is the version and hash of the previous event. The checks cover the columns of the row,
     its version, its hash and its text.
     """
-    if not _well_typed(row):
+    if not _has_declared_column_types(row):
         yield Finding(stream, after.version + 1, None, "malformed", f"columns of {row}"[:_SHOWN])
         return
     if row.version != after.version + 1:
@@ -197,10 +197,12 @@ def find_row_faults(row: StoredRow, stream: str, after: Link) -> Iterator[Findin
         yield _build_finding(row, "unlinked", message)
 
 
-def _of_row(row: StoredRow, before: _Before, schema: Schema, anchor: Link) -> Iterator[Finding]:
+def _of_row(
+    row: StoredRow, before: _PreviousRow, schema: Schema, anchor: Link
+) -> Iterator[Finding]:
     wrong = list(find_row_faults(row, before.stream, before.link))
     yield from wrong
-    if not _well_typed(row):
+    if not _has_declared_column_types(row):
         return
     if row.position <= before.position:
         message = f"the position must be above {before.position}, found {row.position}"
@@ -228,7 +230,7 @@ def _parse_envelope(text: str) -> dict[str, Any] | None:
 _LONGEST = 1000
 
 
-def fault_of_claim(row: tuple[Any, ...]) -> str | None:
+def find_command_record_fault(row: tuple[Any, ...]) -> str | None:
     """Return the reason why a row is not a valid record of a command, or None if it is.
 
     The row has the columns of the record, and the texts of the command's first and last event.

@@ -36,10 +36,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from wording import Coded, Worded
+from wording import CodedError, TemplatedError
 
 
-class LifecycleError(Coded):
+class LifecycleError(CodedError):
     """Base class of the errors of the rules.
 
     ``code`` is a stable identifier, ``message`` the text for users, and ``data`` has the values.
@@ -48,7 +48,7 @@ class LifecycleError(Coded):
     code = "lifecycle_error"
 
 
-class InvalidPlan(Worded, LifecycleError):
+class InvalidPlan(TemplatedError, LifecycleError):
     """The plan is not valid."""
 
     code = "invalid_plan"
@@ -59,7 +59,7 @@ class InvalidPlan(Worded, LifecycleError):
     problems: list[str]
 
 
-class InvalidPayload(Worded, LifecycleError):
+class InvalidPayload(TemplatedError, LifecycleError):
     """The data does not match its event type."""
 
     code = "invalid_payload"
@@ -77,7 +77,7 @@ class InvalidPayload(Worded, LifecycleError):
         return f" For example: `{self.example}`." if self.example else ""
 
 
-class UnknownEventType(Worded, LifecycleError):
+class UnknownEventType(TemplatedError, LifecycleError):
     """Workflows have no event of this type."""
 
     code = "unknown_event_type"
@@ -96,7 +96,7 @@ class UnknownEventType(Worded, LifecycleError):
         return f"unknown event type {self.type!r}; an example is `wfctl append note hello`"
 
 
-class UnknownStage(Worded, LifecycleError):
+class UnknownStage(TemplatedError, LifecycleError):
     """No stage has this id."""
 
     code = "unknown_stage"
@@ -116,7 +116,7 @@ class Refused(LifecycleError):
     code = "refused"
 
 
-class IllegalTransition(Worded, Refused):
+class IllegalTransition(TemplatedError, Refused):
     """The stage cannot change from its current status to the requested one."""
 
     code = "illegal_transition"
@@ -136,7 +136,7 @@ class IllegalTransition(Worded, Refused):
         return ", ".join(self.allowed) or "none"
 
 
-class DependenciesNotMet(Worded, Refused):
+class DependenciesNotMet(TemplatedError, Refused):
     """Not all dependencies of the stage are completed. ``data["waiting_for"]`` lists them."""
 
     code = "dependencies_not_met"
@@ -167,7 +167,7 @@ class AttemptMismatch(Refused):
         )
 
 
-class RetryLimitReached(Worded, Refused):
+class RetryLimitReached(TemplatedError, Refused):
     """The stage has no retry left."""
 
     code = "retry_limit_reached"
@@ -182,7 +182,7 @@ class RetryLimitReached(Worded, Refused):
     backend_type: str
 
 
-class NothingToBuildFrom(Worded, Refused):
+class NothingToBuildFrom(TemplatedError, Refused):
     """wfctl cannot prepare a job, because the stage has no command."""
 
     code = "nothing_to_build_from"
@@ -226,7 +226,7 @@ class NoCommand(Refused):
     code = "no_command"
 
 
-class NotFinished(Worded, Refused):
+class NotFinished(TemplatedError, Refused):
     """A session cannot end with `completed` while a stage or a loop is unfinished."""
 
     code = "not_finished"
@@ -242,7 +242,7 @@ class NotFinished(Worded, Refused):
         return ", ".join([*self.stages, *(f"loop {name}" for name in self.loops)])
 
 
-class BudgetLeft(Worded, Refused):
+class BudgetLeft(TemplatedError, Refused):
     """A session cannot end with `budget_exhausted` while its budget allows another stage."""
 
     code = "budget_left"
@@ -255,7 +255,7 @@ class BudgetLeft(Worded, Refused):
     budget: float
 
 
-class NothingHinders(Worded, Refused):
+class NothingHinders(TemplatedError, Refused):
     """A session cannot end with `blocked` if nothing blocks it and no reason is given."""
 
     code = "nothing_hinders"
@@ -265,7 +265,7 @@ class NothingHinders(Worded, Refused):
     )
 
 
-class NothingLeft(Worded, Refused):
+class NothingLeft(TemplatedError, Refused):
     """A session of a finished workflow can end only with `completed`."""
 
     code = "nothing_left"
@@ -276,7 +276,7 @@ class NothingLeft(Worded, Refused):
     reason: str
 
 
-class UnknownLoop(Worded, LifecycleError):
+class UnknownLoop(TemplatedError, LifecycleError):
     """No loop has this name."""
 
     code = "unknown_loop"
@@ -290,7 +290,7 @@ class UnknownLoop(Worded, LifecycleError):
         return ", ".join(self.known) or "no loops"
 
 
-class OutsideEnvelope(Worded, Refused):
+class OutsideEnvelope(TemplatedError, Refused):
     """The points are not allowed in the loop: too many, repeated, or outside its limits."""
 
     code = "outside_envelope"
@@ -326,7 +326,7 @@ class UnknownAmendment(LifecycleError):
         )
 
 
-class InvalidAmendment(Worded, Refused):
+class InvalidAmendment(TemplatedError, Refused):
     """The proposal is not valid."""
 
     code = "invalid_amendment"
@@ -334,7 +334,7 @@ class InvalidAmendment(Worded, Refused):
     problems: list[str]
 
 
-class StaleAmendment(Worded, Refused):
+class StaleAmendment(TemplatedError, Refused):
     """The workflow changed after the proposal was made."""
 
     code = "stale_amendment"
@@ -347,7 +347,7 @@ class StaleAmendment(Worded, Refused):
     found: str
 
 
-class ImpactChanged(Worded, Refused):
+class ImpactChanged(TemplatedError, Refused):
     """The impact of the change is no longer the impact that the person was shown."""
 
     code = "impact_changed"
@@ -361,7 +361,7 @@ class ImpactChanged(Worded, Refused):
     found: str
 
 
-class AmendmentDecided(Worded, Refused):
+class AmendmentDecided(TemplatedError, Refused):
     """The amendment is already approved or rejected."""
 
     code = "amendment_decided"
@@ -385,7 +385,7 @@ class NoAnswer(NeedsConsent):
     code = "no_answer"
 
 
-def undecided(type_: str, way: str, **data: str) -> NeedsConsent:
+def build_needs_consent_error(type_: str, way: str, **data: str) -> NeedsConsent:
     """Return the error for an event that only a person can decide.
 
     Such an event needs a proof of consent, which the command `append` cannot record. The message

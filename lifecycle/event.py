@@ -40,7 +40,7 @@ class Event(Protocol):
         ...
 
 
-class Fact(NamedTuple):
+class UnrecordedEvent(NamedTuple):
     """An event that is not recorded yet."""
 
     type: str
@@ -50,12 +50,14 @@ class Fact(NamedTuple):
     hash: str = ""
 
 
-def facts_of(events: Iterable[Any], at: str, head: int) -> list[Fact]:
+def build_unrecorded_events(events: Iterable[Any], at: str, head: int) -> list[UnrecordedEvent]:
     """Return payloads as events that are not recorded yet.
 
     They occur at the time ``at``, and their versions follow ``head``.
     """
-    return [Fact(e.type, e.as_json(), at, head + n, DECIDED) for n, e in enumerate(events, 1)]
+    return [
+        UnrecordedEvent(e.type, e.as_json(), at, head + n, DECIDED) for n, e in enumerate(events, 1)
+    ]
 
 
 #: Type of an event that replaces a stored event whose data does not match its type.
@@ -89,7 +91,7 @@ class State(Protocol):
         ...
 
 
-def why_not(draft: Workflow, event: Event) -> str | None:
+def explain_ignored_event(draft: Workflow, event: Event) -> str | None:
     """Return the reason why the event must be ignored in this state, or None.
 
     None does not guarantee that the event takes effect.
@@ -102,7 +104,7 @@ def why_not(draft: Workflow, event: Event) -> str | None:
         why = f"expected a session with a number of at most {most}, found {number!r:.80}"
         return None if fits else why
     if event.type in _OF_BYTES:
-        return _no_lines(draft, event)
+        return _explain_unusable_import(draft, event)
     decided = _DECIDED.get(event.type)
     if decided is not None and event.data.get(decided) is None:
         return f"{decided}: expected what the rules decide, found nothing"
@@ -117,7 +119,7 @@ def why_not(draft: Workflow, event: Event) -> str | None:
     return None
 
 
-def _no_lines(draft: Workflow, event: Event) -> str | None:
+def _explain_unusable_import(draft: Workflow, event: Event) -> str | None:
     """Return the reason why imported text in the event is not usable, or None if it is.
 
     Such an event is unusable after the end of the import, or if its base64 text is invalid.
@@ -140,7 +142,9 @@ def _no_lines(draft: Workflow, event: Event) -> str | None:
     return None
 
 
-def fold_in(state: State, event: Event, why: str | None, apply: Callable[[], None]) -> None:
+def apply_or_ignore_event(
+    state: State, event: Event, why: str | None, apply: Callable[[], None]
+) -> None:
     """Apply an event to the state, or add it to the ignored events.
 
     The event is ignored if ``why`` gives a reason or if ``apply`` fails because the event does not
@@ -156,7 +160,7 @@ def fold_in(state: State, event: Event, why: str | None, apply: Callable[[], Non
     state.set_aside.append({"version": event.version, "type": type_, "why": why})
 
 
-def newest_aside(state: State, version: int) -> dict[str, Any] | None:
+def find_ignored_event_entry(state: State, version: int) -> dict[str, Any] | None:
     """Return the entry of the last ignored event if that event has the given version.
 
     Otherwise return None.

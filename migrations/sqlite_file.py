@@ -11,8 +11,8 @@ from sqlalchemy.pool import NullPool
 
 from eventstore.errors import NotOurs
 from eventstore.event import APPLICATION_ID
-from eventstore.private_files import make_file
-from eventstore.sqlite.connection import open_connection, translate_error, unidentified_reader
+from eventstore.private_files import create_private_file
+from eventstore.sqlite.connection import open_connection, open_unchecked_reader, translate_error
 
 
 class DatabaseFile:
@@ -30,7 +30,7 @@ class DatabaseFile:
         Wait until other migrations have ended.
         """
         with suppress(OSError):  # SQLite says better what is in the way
-            make_file(self.path)
+            create_private_file(self.path)
         with self._open_engine(
             lambda: open_connection(self.path, "mode=rwc", self._wait)
         ) as engine:
@@ -48,7 +48,7 @@ class DatabaseFile:
     def reading(self) -> Iterator[Connection]:
         """Open a connection that changes nothing and blocks no other process."""
         with (
-            self._open_engine(lambda: unidentified_reader(self.path, self._wait)) as engine,
+            self._open_engine(lambda: open_unchecked_reader(self.path, self._wait)) as engine,
             engine.connect() as connection,
         ):
             yield connection

@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 
 from eventstore.errors import NewerDatabase
 from eventstore.event import HEAD
-from eventstore.private_files import is_server
+from eventstore.private_files import is_postgres_url
 from migrations.sqlite_file import DatabaseFile
 from wfctl_eventstore.extension import MigratedDatabase, require_extension
 
@@ -21,12 +21,12 @@ Database: TypeAlias = DatabaseFile | MigratedDatabase
 WAIT = 30.0
 
 
-def database_of(address: Path | str, wait: float = WAIT) -> Database:
+def select_migration_database(address: Path | str, wait: float = WAIT) -> Database:
     """Return the database at a path or URL, for migrations.
 
     `wait` is the maximum time in seconds to wait for other processes.
     """
-    if isinstance(address, str) and is_server(address):
+    if isinstance(address, str) and is_postgres_url(address):
         postgres = require_extension("postgres", "a log on a PostgreSQL server")
         return postgres.open_server_database(address, wait)
     return DatabaseFile(Path(address), wait)
@@ -45,7 +45,7 @@ def upgrade_database(
 
     Raises NotOurs, NewerDatabase, StoreBusy, StoreUnwritable, StoreDamaged, StoreUnreachable.
     """
-    database = database_of(address, wait)
+    database = select_migration_database(address, wait)
     with database.writing() as connection:
         _read_known_revision(database, connection)
         config = Config()
@@ -61,7 +61,7 @@ def current_revision(address: Path | str, *, wait: float = WAIT) -> str | None:
     This changes nothing and takes no lock that blocks writers. Raises the errors of
     `upgrade_database`.
     """
-    database = database_of(address, wait)
+    database = select_migration_database(address, wait)
     if isinstance(database, DatabaseFile) and not database.path.exists():
         return None
     with database.reading() as connection:

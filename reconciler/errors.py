@@ -31,11 +31,11 @@ from __future__ import annotations
 from pathlib import Path
 from tempfile import gettempdir
 
-from eventstore.disk_space import reason_of
-from wording import Worded
+from eventstore.disk_space import describe_os_error
+from wording import TemplatedError
 
 
-class ReconcilerError(Worded):
+class ReconcilerError(TemplatedError):
     """Base class of the errors about jobs.
 
     Each error has a stable ``code``, a ``message`` for the user and values in ``data``.
@@ -50,7 +50,7 @@ def format_error_message(error: Exception, root: Path) -> str:
     For an `OSError`, the message names the cause, such as a full disk.
     """
     if isinstance(error, OSError):
-        return reason_of(error, root, Path(gettempdir()))
+        return describe_os_error(error, root, Path(gettempdir()))
     return str(getattr(error, "message", error))
 
 

@@ -37,12 +37,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from eventstore.disk_space import reason_of
+from eventstore.disk_space import describe_os_error
 from eventstore.errors import WrongExpectedVersion
-from wording import Coded, Worded
+from wording import CodedError, TemplatedError
 
 
-class ServiceError(Coded):
+class ServiceError(CodedError):
     """Base class of the errors of this package.
 
     Each error has a stable ``code``, a ``message``, and values in ``data``.
@@ -51,7 +51,7 @@ class ServiceError(Coded):
     code = "service_error"
 
 
-class NoRoot(Worded, ServiceError):
+class NoRoot(TemplatedError, ServiceError):
     """Neither this folder nor a folder above it contains a workflow."""
 
     code = "no_workflow"
@@ -62,7 +62,7 @@ class NoRoot(Worded, ServiceError):
     start: Path
 
 
-class RootExists(Worded, ServiceError):
+class RootExists(TemplatedError, ServiceError):
     """The folder already contains a workflow."""
 
     code = "already_exists"
@@ -78,7 +78,7 @@ class RootExists(Worded, ServiceError):
         return self.workflow or "(unfinished init)"
 
 
-class WorkflowExists(Worded, ServiceError):
+class WorkflowExists(TemplatedError, ServiceError):
     """The shared log already contains a workflow with this id."""
 
     code = "already_exists"
@@ -149,7 +149,7 @@ class UnreadablePlan(ServiceError):
         )
 
 
-class UnimportableState(Worded, ServiceError):
+class UnimportableState(TemplatedError, ServiceError):
     """The file ``workflow-state.json`` cannot be imported."""
 
     code = "unimportable_state"
@@ -196,7 +196,7 @@ class FilesBehind(ServiceError):
     code = "files_behind"
 
     def __init__(self, version: int, cause: Exception) -> None:
-        why = reason_of(cause) if isinstance(cause, OSError) else str(cause)
+        why = describe_os_error(cause) if isinstance(cause, OSError) else str(cause)
         why = why.removesuffix(".")
         super().__init__(
             f"the changes are recorded up to version {version}, but the files of the workflow "
@@ -207,7 +207,7 @@ class FilesBehind(ServiceError):
         )
 
 
-class LogBehind(Worded, ServiceError):
+class LogBehind(TemplatedError, ServiceError):
     """The log is older than its files, because it was restored or its end was lost."""
 
     code = "log_behind"
@@ -224,7 +224,7 @@ class LogBehind(Worded, ServiceError):
     found: int
 
 
-class RootBusy(Worded, ServiceError):
+class RootBusy(TemplatedError, ServiceError):
     """Another process held the lock of the workflow's files for too long."""
 
     code = "root_busy"
@@ -236,7 +236,7 @@ class RootBusy(Worded, ServiceError):
     waited: float
 
 
-class SqlRefused(Worded, ServiceError):
+class SqlRefused(TemplatedError, ServiceError):
     """The SQL query would change the database, so it was not run."""
 
     code = "sql_refused"
@@ -247,7 +247,7 @@ class SqlRefused(Worded, ServiceError):
     why: str
 
 
-class SqlWrong(Worded, ServiceError):
+class SqlWrong(TemplatedError, ServiceError):
     """The SQL query is not valid."""
 
     code = "sql_error"
@@ -258,7 +258,7 @@ class SqlWrong(Worded, ServiceError):
     why: str
 
 
-class SqlTooLong(Worded, ServiceError):
+class SqlTooLong(TemplatedError, ServiceError):
     """The SQL query exceeded its time limit."""
 
     code = "sql_timeout"

@@ -13,17 +13,17 @@ from functools import cache
 from pathlib import Path
 
 from eventstore.event import HEAD
-from eventstore.private_files import is_server, make_file
+from eventstore.private_files import create_private_file, is_postgres_url
 from migrations.upgrade import upgrade_database
 
 
 def made(address: Path | str) -> str | None:
     """Do the same as `migrations.upgrade.upgrade_database`, but create a new log by a copy."""
-    if (isinstance(address, str) and is_server(address)) or not _is_new(Path(address)):
+    if (isinstance(address, str) and is_postgres_url(address)) or not _is_new(Path(address)):
         return upgrade_database(address)
     path = Path(address)
     try:
-        make_file(path)
+        create_private_file(path)
         shutil.copyfile(_one(), path)
     except OSError:  # The disk may be full; the migration raises its own error then.
         path.unlink(missing_ok=True)

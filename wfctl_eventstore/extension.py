@@ -14,7 +14,7 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
-from wording import Coded
+from wording import CodedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import typer
     from sqlalchemy import Connection
 
-    from cli.frame.workspace import Reading
+    from cli.frame.workspace import OpenedWorkflow
     from eventstore.chain import Schema
     from eventstore.event import Clock
     from eventstore.store import EventStore
@@ -57,7 +57,7 @@ COMMAND_WORDS: dict[str, tuple[str, ...]] = {
 }
 
 
-class MissingExtensionError(Coded):
+class MissingExtensionError(CodedError):
     """A command, event or file needs an extension that is not installed."""
 
     code = "extension_missing"
@@ -141,7 +141,7 @@ class Extension:
 
     def check_checkpoints(
         self,
-        workflow: Reading,
+        workflow: OpenedWorkflow,
         machines: Iterable[str] = (),
         files: Sequence[Path] = (),
         witnesses: Sequence[str] = (),
@@ -241,12 +241,12 @@ class Extension:
         """Write the state files of a phase machine again. Return the paths of the changed files."""
         raise NotImplementedError
 
-    def find_machine_differences(self, workflow: Reading, id_: str) -> list[Difference]:
+    def find_machine_differences(self, workflow: OpenedWorkflow, id_: str) -> list[Difference]:
         """Return the differences between the state files of a phase machine and its log."""
         raise NotImplementedError
 
     def explain_machine(
-        self, workflow: Reading, id_: str, view: Moment | None
+        self, workflow: OpenedWorkflow, id_: str, view: Moment | None
     ) -> tuple[dict[str, Any], list[str]]:
         """Return the reasons why a phase machine is in its current phase.
 
@@ -255,16 +255,16 @@ class Extension:
         raise NotImplementedError
 
     def blame_machine_field(
-        self, workflow: Reading, id_: str, field: str, view: Moment | None
+        self, workflow: OpenedWorkflow, id_: str, field: str, view: Moment | None
     ) -> list[Blame]:
         """Return the last change of each field of a phase machine below a dotted path."""
         raise NotImplementedError
 
-    def open_machine_follower(self, workflow: Reading, id_: str, lines: int) -> Follower:
+    def open_machine_follower(self, workflow: OpenedWorkflow, id_: str, lines: int) -> Follower:
         """Return a live view of a phase machine that includes the last ``lines`` of its log."""
         raise NotImplementedError
 
-    def find_machine_decisions(self, workflow: Reading) -> Iterator[InboxItem]:
+    def find_machine_decisions(self, workflow: OpenedWorkflow) -> Iterator[InboxItem]:
         """Yield each decision that a phase machine in a workflow folder needs from a person."""
         raise NotImplementedError
 
@@ -327,7 +327,7 @@ def find_extensions_of_command(word: str) -> Iterator[str]:
             yield name
 
 
-def find_folders() -> Iterator[str]:
+def find_extension_folders() -> Iterator[str]:
     """Yield the folders of the installed extensions, in the order of the help."""
     return (os.path.join(_find_folder(), name) for name in COMMAND_WORDS if is_installed(name))  # noqa: PTH118
 

@@ -24,7 +24,7 @@ class FirstReasons(list[str]):
             super().__init__([*found[:MAX_REASONS], more])
 
 
-class Coded(Exception):
+class CodedError(Exception):
     """An error with a stable ``code``, a ``message`` for people, and values in ``data``.
 
     The value ``problems`` contains the reasons of a refusal and is shortened by `FirstReasons`.
@@ -39,7 +39,7 @@ class Coded(Exception):
 
 
 @dataclass_transform()
-class Worded(Coded):
+class TemplatedError(CodedError):
     """An error whose message is built from a template and the values of its attributes.
 
     The annotated names of the class are its attributes. Their values are passed by position or
@@ -66,7 +66,7 @@ class Worded(Coded):
 class _Parts:
     """The values that a message template can refer to by name."""
 
-    def __init__(self, error: Worded) -> None:
+    def __init__(self, error: TemplatedError) -> None:
         self._error = error
 
     def __getitem__(self, name: str) -> Any:

@@ -18,7 +18,7 @@ from lifecycle.errors import LifecycleError, NeedsConsent, UnknownAmendment
 from lifecycle.payload import models as p
 from lifecycle.rules.amendments import amendment_of_proposal
 from lifecycle.rules.decide import payload_of
-from lifecycle.rules.impact import impact_of
+from lifecycle.rules.impact import compute_approval_impact
 from lifecycle.state.conditions import downstream
 from lifecycle.state.status import ACTIVE, Status
 from lifecycle.state.workflow import Amendment, Workflow
@@ -29,8 +29,8 @@ from projections.words.text import name_approver, spell_unseen
 from reconciler.context import JobContext
 from reconciler.control.stop_jobs import stop_marked_attempts
 from reconciler.files.freshness import find_deviations
-from service.consent.proof import agreed_content, shown_digest
-from service.consent.scripts import scripts_after
+from service.consent.proof import agreed_content, shown_content_digest
+from service.consent.scripts import find_scripts_after_amendment
 from service.errors import InvalidOption
 from service.root.atomic_files import utc_text
 from service.root.root import Root, read_config
@@ -38,7 +38,7 @@ from service.writing import amendments as decisions
 from service.writing import mandates
 from service.writing.stream_writer import WriteOptions
 from service.writing.workflow_service import Outcome, Service
-from wording import Coded
+from wording import CodedError
 
 Ids = Annotated[
     list[str],
@@ -184,15 +184,15 @@ def propose(
     with open_job_runner(context, options.dry_run) as (jobs, output):
         service = jobs.service
         before = service.state()
-        named = proposal.of_each(before, asked, stage or [])
-        each = [proposal.with_pins(one, service.root.path, before) for one in named]
+        named = proposal.split_changes_by_stage(before, asked, stage or [])
+        each = [proposal.pin_scripts_of_proposal(one, service.root.path, before) for one in named]
         commands = [proposal.command_of(before, one) for one in each]
-        for doubt in proposal.list_doubts(before, each):
+        for doubt in proposal.list_change_warnings(before, each):
             print_message(doubt)
-        tell_proposals(jobs, output, service.handle(*commands, options=options), options)
+        apply_and_print_proposals(jobs, output, service.handle(*commands, options=options), options)
 
 
-def tell_proposals(
+def apply_and_print_proposals(
     jobs: JobContext, output: Output, outcome: Outcome, options: WriteOptions
 ) -> None:
     """Print each proposed change, and apply each change that a mandate allows.
@@ -202,11 +202,11 @@ def tell_proposals(
     first one.
     """
     service = jobs.service
-    told, lines = _told_of(service, outcome, options)
+    told, lines = _describe_proposals(service, outcome, options)
     stands = outcome.stands
     for one in told:
         if one.get("mandate") is not None and not options.dry_run:
-            in_force = mandates.take_effect(service, one["amendment"]["id"], WriteOptions())
+            in_force = mandates.approve_by_mandate(service, one["amendment"]["id"], WriteOptions())
             stands = in_force.stands if in_force is not None else service.state()
             if in_force is None:
                 one["mandate"] = None
@@ -228,26 +228,28 @@ def tell_proposals(
     output.changed(data, lambda: "\n".join(lines), stands, is_rehearsal=options.dry_run)
 
 
-def _told_of(
+def _describe_proposals(
     service: Service, outcome: Outcome, options: WriteOptions
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Return a description of each proposed change, as data and as lines of text."""
     state, root = service.state(), service.root.path
-    kept = decisions.kept_folders(root, state)
+    kept = decisions.find_newest_archive_numbers(root, state)
     verb = "would propose" if options.dry_run else "proposed"
     lines: list[str] = []
     told: list[dict[str, Any]] = []
     for one in _list_proposed(outcome):
-        impact = impact_of(state, one, kept, utc_text(service.clock()))
+        impact = compute_approval_impact(state, one, kept, utc_text(service.clock()))
         sight = words.forecast_effects(root, state, one, impact)
-        digest = shown_digest(state, one, impact, scripts_after(root, state, one))
+        digest = shown_content_digest(
+            state, one, impact, find_scripts_after_amendment(root, state, one)
+        )
         shown = {**impact.to_dict(), **sight.to_dict(), "digest": digest}
         told.append({"amendment": _build_record(one), "impact": shown})
         lines.append(f"{verb} {one.id} ({one.kind}, {format_targets(one)})")
         lines += [f"  {line}" for line in format_changes(one)]
         lines.append(f"impact: {'; '.join(words.list_consequences(impact))}")
         lines += words.format_forecast(sight)
-        cover = mandates.find_cover(service, state, one, impact)
+        cover = mandates.find_mandate_coverage(service, state, one, impact)
         if cover is not None:
             told[-1] |= {"mandate": cover.mandate, "not_within": cover.why}
             lines.append(f"{one.id} is {cover}")
@@ -306,7 +308,9 @@ def approve(
     with open_job_runner(context, options.dry_run) as (jobs, output):
         service = jobs.service
         if options.dry_run:
-            print_outcome(output, decisions.plan_approval(service, ids[0], options), options)
+            print_outcome(
+                output, decisions.preview_approval_events(service, ids[0], options), options
+            )
             return
         consenter = consenter_of(service.state().consent, service.actor, key, signature)
         found = [_approve_amendment(service, id_, consenter, options, impact) for id_ in ids]
@@ -318,7 +322,7 @@ def approve(
             print_outcome(output, replace(agreed[-1], events=events, repeated=repeated), options)
     left = [id_ for id_, outcome in zip(ids, found, strict=True) if outcome is None]
     if left:
-        raise _not_now(left)
+        raise _build_undecided_error(left)
 
 
 def _approve_amendment(
@@ -331,11 +335,11 @@ def _approve_amendment(
     now".
     """
     is_signed = consenter.key is not None or consenter.made is not None
-    by_mandate = None if is_signed else mandates.take_effect(service, id_, options)
+    by_mandate = None if is_signed else mandates.approve_by_mandate(service, id_, options)
     return by_mandate or decisions.approve_amendment(service, id_, consenter, options, shown)
 
 
-def _not_now(left: list[str]) -> NeedsConsent:
+def _build_undecided_error(left: list[str]) -> NeedsConsent:
     names = " ".join(left)
     return NeedsConsent(
         f"you made no decision, so these changes still wait for approval: {', '.join(left)}. To "
@@ -485,19 +489,21 @@ def rerun(
     with open_job_runner(context, options.dry_run) as (jobs, output):
         state = jobs.service.state()
         consenter = consenter_of(state.consent, jobs.service.actor, key, None)
-        named = _to_compute(state, stages or [], from_ or [], from_here)
+        named = _select_stages_to_rerun(state, stages or [], from_ or [], from_here)
         command = p.AmendmentProposed(
             kind="stage_rerun",
             stage=named[0],
             also=named[1:],
             description=f"rerun {', '.join(named)}",
-            reason=reason or _reason_for(jobs.service.root, state, named),
+            reason=reason or _build_rerun_reason(jobs.service.root, state, named),
         )
         proposed = jobs.service.handle(command, options=options)
-        decide_proposals(jobs, output, proposed, consenter, options)
+        ask_to_approve_proposal(jobs, output, proposed, consenter, options)
 
 
-def _to_compute(state: Workflow, alone: list[str], roots: list[str], all_roots: bool) -> list[str]:
+def _select_stages_to_rerun(
+    state: Workflow, alone: list[str], roots: list[str], all_roots: bool
+) -> list[str]:
     """Return the ids of the stages to run again, in the plan's order.
 
     These are the named stages, and the started stages that depend on ``roots``. With ``all_roots``,
@@ -516,7 +522,7 @@ def _to_compute(state: Workflow, alone: list[str], roots: list[str], all_roots: 
     return [id_ for id_ in state.stages if id_ in given]
 
 
-def _reason_for(root: Root, state: Workflow, named: list[str]) -> str:
+def _build_rerun_reason(root: Root, state: Workflow, named: list[str]) -> str:
     """Return a message with the reasons why the named stages must run again.
 
     A stage must run again if its inputs or results have changed. If no stage is out of date, the
@@ -536,7 +542,7 @@ def _reason_for(root: Root, state: Workflow, named: list[str]) -> str:
     return "; ".join(why)[:_REASON]
 
 
-def decide_proposals(
+def ask_to_approve_proposal(
     jobs: JobContext,
     output: Output,
     proposed: Outcome,
@@ -553,7 +559,7 @@ def decide_proposals(
     every stage. If the person answers "not now", the proposal stays open.
     """
     if options.dry_run:
-        tell_proposals(jobs, output, proposed, options)
+        apply_and_print_proposals(jobs, output, proposed, options)
         return
     named = (e.data for e in proposed.events if e.type == "amendment.proposed")
     id_ = next(str(data["amendment"]) for data in named)
@@ -566,12 +572,12 @@ def decide_proposals(
     print_message(f"{id_} is proposed; {impact}; `wfctl amend approve {id_}` approves it")
     try:
         agreed = _approve_amendment(jobs.service, id_, consenter, options, question.digest)
-    except Coded as refusal:
+    except CodedError as refusal:
         if closes:
             jobs.record(p.AmendmentRejected(amendment=id_, reason=refusal.message[:_REASON]))
             print_message(f"{id_} was rejected because no person approved it; nothing changed")
         raise
     if agreed is None:
-        raise _not_now([id_])
+        raise _build_undecided_error([id_])
     stop_marked_attempts(jobs)
     print_outcome(output, agreed, options)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO, get_args
 import typer
 
 from cli.frame.options import Text, Texts, Writes, argument, option
-from cli.frame.write_command import issue_command, write_claims
+from cli.frame.write_command import issue_command, record_checked_claims
 from lifecycle.errors import InvalidPayload, NoCommand
 from lifecycle.payload.event_types import OBSERVED_TYPES, PERSON_TYPES, STAGED
 from lifecycle.rules.decide import model_of, payload_of
@@ -85,8 +85,8 @@ def append(
         commands = _commands_in(source)
     else:
         type_ = _NAMES.get(type_ or "", type_ or "")
-        values = object_of("--data", text_of(data)) if data is not None else {}
-        values |= _values_of(type_, words or [])
+        values = parse_json_object("--data", read_option_text(data)) if data is not None else {}
+        values |= _parse_event_fields(type_, words or [])
         values |= {"stage": stage} if stage is not None else {}
         commands = [_build_payload(type_, values)]
     for command in commands:
@@ -96,7 +96,7 @@ def append(
     wishes = (
         one.model_copy(update={"proof": {}}) if one.type in _APPROVALS else one for one in commands
     )
-    write_claims(context, options, *wishes)
+    record_checked_claims(context, options, *wishes)
 
 
 def _refuse_derived_event(type_: str) -> None:
@@ -160,7 +160,7 @@ def _get_sample_value(annotation: Any) -> str | None:
     return _SAMPLES.get(annotation)
 
 
-def _values_of(type_: str, words: list[str]) -> dict[str, Any]:
+def _parse_event_fields(type_: str, words: list[str]) -> dict[str, Any]:
     """Parse the words of a command line, and return the fields of the event.
 
     Each word is ``FIELD=VALUE`` or a JSON object. For a note, a single word may be the text.
@@ -169,7 +169,7 @@ def _values_of(type_: str, words: list[str]) -> dict[str, Any]:
     for word in words:
         name, equals, value = word.partition("=")
         if word.startswith("{"):
-            values |= object_of("data", word)
+            values |= parse_json_object("data", word)
         elif equals and name.isidentifier():
             values[name] = _parse_value(type_, name, value)
         elif type_ == NOTE and len(words) == 1:
@@ -212,7 +212,7 @@ def note(
     issue_command(context, options, "note.logged", text=text, stage=stage)
 
 
-def text_of(data: str) -> str:
+def read_option_text(data: str) -> str:
     """Return the text that an option gives directly, as ``@FILE``, or as ``-`` for stdin.
 
     Raises `NotFound` if the file does not exist.
@@ -229,9 +229,9 @@ def text_of(data: str) -> str:
 
 def _commands_in(source: str) -> list[Payload]:
     commands: list[Payload] = []
-    text = text_of("-" if source == "-" else f"@{source}")
-    for place, line in _lines_of(source, text):
-        values = object_of(place, line)
+    text = read_option_text("-" if source == "-" else f"@{source}")
+    for place, line in _iterate_input_documents(source, text):
+        values = parse_json_object(place, line)
         type_, data = values.get("type"), values.get("data", {})
         if not isinstance(type_, str) or not isinstance(data, dict):
             raise InvalidOption(
@@ -248,7 +248,7 @@ def _commands_in(source: str) -> list[Payload]:
     return commands
 
 
-def _lines_of(source: str, text: str) -> Iterator[tuple[str, str]]:
+def _iterate_input_documents(source: str, text: str) -> Iterator[tuple[str, str]]:
     """Yield each non-empty line of the text with its place, for example ``FILE, line 3``.
 
     If the first line is a single ``{``, yield the whole text as one JSON object.
@@ -260,7 +260,7 @@ def _lines_of(source: str, text: str) -> Iterator[tuple[str, str]]:
     yield from lines
 
 
-def object_of(place: str, text: str) -> dict[str, Any]:
+def parse_json_object(place: str, text: str) -> dict[str, Any]:
     """Parse a JSON object from an option or from a line of input.
 
     ``place`` names the source in error messages. Raises `InvalidOption` if the text is not a JSON

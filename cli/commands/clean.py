@@ -83,12 +83,12 @@ def clean(
 
 
 def _confirm_deletion(jobs: JobContext, found: list[RemovableFiles]) -> None:
-    from cli.frame.consent import asked_at_terminal
+    from cli.frame.consent import ask_at_terminal
 
     total = sum(one.size for one in found)
     told = "\n".join([*map(_format_clearing, found), f"{total} bytes in all."])
     try:
-        agreed = asked_at_terminal(jobs.service.actor, "what is freed", told, "wfctl clean")
+        agreed = ask_at_terminal(jobs.service.actor, "what is freed", told, "wfctl clean")
     except NeedsConsent as error:
         raise NeedsConsent(
             f"nothing was deleted of:\n{told} Run `wfctl clean --yes` to delete these files "

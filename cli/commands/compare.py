@@ -16,23 +16,23 @@ from cli.frame.options import (
     argument,
     option,
 )
-from cli.frame.workspace import reading_of, settings_of
+from cli.frame.workspace import open_workflow_for_reading, settings_of
 from cli.settings import Format, Settings
 from cli.terminal.output import Output
 from cli.terminal.table import TableColumn, format_table, print_csv, print_records
 from lifecycle.state.workflow import Stage, Workflow
 from projections.files.comparison import (
     OF_FILES,
+    ComparedItem,
     ComparedRow,
-    ComparedSide,
-    build_rows,
+    build_column_headers,
+    build_comparison_rows,
+    compute_sort_order,
     get_sortable_value,
-    heads_of,
-    of_runs,
-    order_of,
+    select_run_columns,
 )
 from service.errors import InvalidOption, NotFound
-from service.questions.comparison_sides import build_side, list_side_names
+from service.questions.comparison_sides import build_side, list_attempt_or_round_names
 from wfctl_eventstore.extension import require_extension
 
 #: Kinds of rows that the comparison shows even if the values are equal.
@@ -80,14 +80,14 @@ def compare(
             "column of the table that --runs prints. Add --runs, or remove --sort."
         )
     output = Output(settings)
-    with _open_sides(settings) as where:
+    with _open_workflow_finder(settings) as where:
         names = _expand_sides(where, sides)
         if len(names) < 2 or len(set(names)) < len(names):
             alone = "or a stage or loop with two attempts or rounds"
             raise InvalidOption(
                 f"the command needs at least two different items to compare, {alone}."
             )
-        found = build_rows([_build_compared_side(where, name) for name in names])
+        found = build_comparison_rows([_build_compared_side(where, name) for name in names])
         if text is not None:
             _print_file_diff(output, where, names, found, text)
             return
@@ -99,7 +99,7 @@ def compare(
 
 
 @contextmanager
-def _open_sides(settings: Settings) -> Iterator[_Finding]:
+def _open_workflow_finder(settings: Settings) -> Iterator[_Finding]:
     """Yield a function that finds the workflow folder of a compared item.
 
     An item may be in an archive. Each archive is unpacked once, and the copy is deleted at the end.
@@ -135,15 +135,15 @@ def _expand_sides(where: _Finding, sides: Sequence[str]) -> list[str]:
     if len(sides) != 1:
         return list(sides)
     there, rest = where(sides[0])
-    with reading_of(there) as here:
-        found = list_side_names(rest, here.state())
+    with open_workflow_for_reading(there) as here:
+        found = list_attempt_or_round_names(rest, here.state())
     prefix = sides[0].rstrip("/").removesuffix(rest)
     return [f"{prefix}{one}" for one in found]
 
 
-def _build_compared_side(where: _Finding, name: str) -> ComparedSide:
+def _build_compared_side(where: _Finding, name: str) -> ComparedItem:
     there, rest = where(name)
-    with reading_of(there) as here:
+    with open_workflow_for_reading(there) as here:
         state = here.state()
         return build_side(
             name, rest, here.log, state, partial(_list_done_tasks, here.root.path, state)
@@ -230,8 +230,8 @@ def _print_runs(
     The columns are its numbers, the parameters that differ, and its duration. ``sort`` names a
     column.
     """
-    told = of_runs(found)
-    columns_of = dict(zip(heads_of(told), told, strict=True))
+    told = select_run_columns(found)
+    columns_of = dict(zip(build_column_headers(told), told, strict=True))
     records = [_build_run_record(name, place, columns_of) for place, name in enumerate(names)]
     heads = ["side", *columns_of]
     if sort is not None:
@@ -270,7 +270,7 @@ def _sort_records(records: list[Record], heads: list[str], sort: str) -> list[Re
             f"{', '.join(heads)}."
         )
 
-    order = order_of([one["values"].get(name) for one in records], down=down)
+    order = compute_sort_order([one["values"].get(name) for one in records], down=down)
     return [records[place] for place in order]
 
 
@@ -294,7 +294,7 @@ def _print_file_diff(
         )
     roots = []
     for name in names:
-        with reading_of(where(name)[0]) as here:
+        with open_workflow_for_reading(where(name)[0]) as here:
             roots.append(here.root.path)
     digests = (next(filter(None, of_side), None) for of_side in zip(*kinds, strict=True))
     texts = [

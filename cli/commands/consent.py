@@ -20,7 +20,7 @@ from service.consent import signature
 from service.errors import NoRoot
 from service.root.atomic_files import config_folder
 from service.writing import amendments as decisions
-from service.writing.amendments import check_person
+from service.writing.amendments import check_not_agent
 from service.writing.stream_writer import WriteOptions
 from service.writing.workflow_service import Service
 
@@ -50,7 +50,7 @@ def setup(
     """
     settings = settings_of(context)
     actor = actor_of(settings)
-    check_person(actor, "how a person approves")
+    check_not_agent(actor, "how a person approves")
     own = name or f"{getpass.getuser()}@{platform.node()}"
     path, signers = key or config_folder() / "signing-key", config_folder() / "signers"
     made = key is None and not path.exists()
@@ -69,7 +69,7 @@ def setup(
     _explain_key_protection(path, line)
     try:
         with open_for_writing(context, dry_run) as (service, output):
-            data = _set_policy(service, path, line, dry_run)
+            data = _change_policy_to_signature(service, path, line, dry_run)
     except NoRoot:
         output, data = Output(settings), {"workflow": None, "policy": None}
     told = {"dry_run": dry_run, "key": str(path), "made": made, "signers": str(signers)}
@@ -101,7 +101,9 @@ def _explain_key_protection(key: Path, line: str) -> None:
     print_message(f"wfctl: {text}")
 
 
-def _set_policy(service: Service, key: Path, line: str, dry_run: bool) -> dict[str, Any]:
+def _change_policy_to_signature(
+    service: Service, key: Path, line: str, dry_run: bool
+) -> dict[str, Any]:
     from cli.frame.proposal import AskedChanges, command_of
 
     state = service.state()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from cli.frame.options import CommandId, DryRun, option
-from cli.frame.workspace import address_here, journal_of, settings_of
+from cli.frame.workspace import find_log_address, journal_of, settings_of
 from cli.settings import actor_of
 from cli.terminal.output import Output
 from eventstore.errors import WrongExpectedVersion
@@ -35,7 +35,7 @@ def upgrade(
     from migrations.upgrade import current_revision as revision_of
     from migrations.upgrade import upgrade_database as migrate
 
-    address = address_here(context)
+    address = find_log_address(context)
     before = revision_of(address)
     if expected_version not in (None, int(before or 0)):
         raise WrongExpectedVersion("the database's schema", expected_version, int(before or 0))
@@ -49,7 +49,7 @@ def current(context: typer.Context) -> None:
     """Print the revision of the database schema."""
     from migrations.upgrade import current_revision as revision_of
 
-    revision = revision_of(address_here(context))
+    revision = revision_of(find_log_address(context))
     Output(settings_of(context)).result({"revision": revision}, lambda: str(revision))
 
 

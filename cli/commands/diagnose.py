@@ -9,7 +9,7 @@ import typer
 
 from cli.frame.options import Stage, Writes, option
 from cli.frame.workspace import open_job_runner
-from cli.frame.write_command import write_through_jobs
+from cli.frame.write_command import run_action_and_print_outcome
 from service.errors import InvalidOption, NotFound
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def diagnose(
         return launch(jobs, stage, sync=False, options=options, diagnostic=True)
 
     if submit:
-        write_through_jobs(context, options, act)
+        run_action_and_print_outcome(context, options, act)
         return
     if sync or options.command_id or options.expected_version is not None:
         raise InvalidOption(

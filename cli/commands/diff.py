@@ -8,7 +8,7 @@ from typing import Any
 
 import typer
 
-from cli.commands.events import of_machine
+from cli.commands.events import select_machine_log
 from cli.frame.options import (
     FINDINGS,
     File,
@@ -19,7 +19,12 @@ from cli.frame.options import (
     option,
     parse_moment_options,
 )
-from cli.frame.workspace import Reading, open_for_reading, reading_of, settings_of
+from cli.frame.workspace import (
+    OpenedWorkflow,
+    open_for_reading,
+    open_workflow_for_reading,
+    settings_of,
+)
 from cli.terminal.output import Output, format_compact_json
 from lifecycle.state.workflow import Workflow
 from projections.files.document_diff import FieldDifference, find_differences
@@ -55,7 +60,7 @@ def diff(
     other = replace(settings_of(context), root=root_b, database_url=None) if root_b else None
     with (
         open_for_reading(context) as here,
-        reading_of(other) if other is not None else nullcontext(here) as there,
+        open_workflow_for_reading(other) if other is not None else nullcontext(here) as there,
     ):
         before, old, _ = _diff_side(here, machine, parse_moment_options(first, known_at))
         after, new, state = _diff_side(there, machine, parse_moment_options(second, known_at))
@@ -68,7 +73,7 @@ def diff(
             {"field": one.name, "stage": one.stage, "kind": one.kind, "a": one.old, "b": one.new}
             for one in found
         ]
-        output = here.output if machine is None else of_machine(here, machine).output
+        output = here.output if machine is None else select_machine_log(here, machine).output
         lines = [line for one in found for line in _format_difference(output, one)]
         versions = f"version {before['version']} and version {after['version']}"
         text = "\n".join(lines) or f"no field differs between {versions}"
@@ -78,7 +83,7 @@ def diff(
 
 
 def _diff_side(
-    root: Reading, machine: str | None, view: Moment | None
+    root: OpenedWorkflow, machine: str | None, view: Moment | None
 ) -> tuple[dict[str, Any], dict[str, Any], Workflow | None]:
     """Return one side of ``wfctl diff``: name and version, document, and state.
 

@@ -8,8 +8,8 @@ import typer
 
 from cli.frame.options import Stage, Writes, option
 from cli.frame.workspace import require_work_tree_of_root
-from cli.frame.write_command import write_through_jobs
-from lifecycle.state.conditions import has_results_kept
+from cli.frame.write_command import run_action_and_print_outcome
+from lifecycle.state.conditions import is_ready_with_earlier_results
 
 if TYPE_CHECKING:
     from reconciler.context import JobContext
@@ -34,7 +34,7 @@ def dispatch(
 
     def act(jobs: JobContext) -> Outcome:
         outcome: Outcome | None = None
-        if has_results_kept(jobs.service.state().stage(stage)):
+        if is_ready_with_earlier_results(jobs.service.state().stage(stage)):
             from reconciler.verification.reuse import (
                 reuse_if_configured,
             )  # of no use if nothing was computed
@@ -44,4 +44,4 @@ def dispatch(
             return dispatch_sync(jobs, stage, options)
         return outcome or launch(jobs, stage, sync=False, options=options)
 
-    write_through_jobs(context, options, act)
+    run_action_and_print_outcome(context, options, act)

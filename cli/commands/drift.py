@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.frame.ask_decision import Decision, DecisionKey, dismissal_of, record_decisions
+from cli.frame.ask_decision import Decision, DecisionKey, build_edit_dismissal, record_decisions
 from cli.frame.options import FINDINGS, KeyedWrites, Text, Texts, Writes, argument, option
 from cli.frame.workspace import open_for_reading, open_for_writing
 from cli.frame.write_command import print_outcome
@@ -18,8 +18,8 @@ from cli.terminal.output import Output
 from lifecycle.payload import models as p
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage
-from lifecycle.sweeps.definition import table_of
-from projections.words.account import Deviation, find_stale_stages, list_items, to_dicts
+from lifecycle.sweeps.definition import task_table_paths
+from projections.words.account import Deviation, find_stale_stages, list_attention_items, to_dicts
 from reconciler.files.freshness import find_deviations, format_stale_stages
 from service.errors import InvalidOption, NotFound
 from service.files.foreign_changes import ForeignChanges, build_closing_command
@@ -65,7 +65,7 @@ def show(context: typer.Context, file: OnlyFile = None) -> None:
         output = workflow.output
         state = workflow.state()
         seen = find_log_differences(workflow.root, workflow.log, state)
-        known = [one for one in list_items(state, seen) if one.is_of_files]
+        known = [one for one in list_attention_items(state, seen) if one.is_of_files]
         stands = [one for one in known if file in (None, one.subject)]
         lines = [line for change in found for line in _format_edit(change, output)]
         text = "\n".join([*lines, *map(str, stands)])
@@ -158,7 +158,7 @@ def revert(
         if not options.dry_run:
             service.files.bring_up_to_date()
         meant = [
-            dismissal_of(one)
+            build_edit_dismissal(one)
             for one in service.state().drifts
             if file in (None, one.file) and detected in (None, one.version)
         ]
@@ -269,7 +269,7 @@ def _check_verify_options(
 
 def _describe_deviations(found: list[Deviation], reasons: dict[str, list[str]]) -> list[str]:
     lines = [str(one) for one in found]
-    tables = dict.fromkeys(one.stage for one in found if one.path in table_of(one.stage))
+    tables = dict.fromkeys(one.stage for one in found if one.path in task_table_paths(one.stage))
     lines += [
         f"`wfctl verify {id_} --restore` writes the table of {id_} again from its tasks"
         for id_ in tables

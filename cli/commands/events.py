@@ -29,11 +29,11 @@ from cli.frame.options import (
     option,
 )
 from cli.frame.workspace import (
-    Reading,
+    OpenedWorkflow,
     describe_entry,
-    get_log_standing,
     open_for_reading,
     open_for_writing,
+    read_last_event_info,
     settings_of,
 )
 from cli.terminal.output import Output
@@ -88,9 +88,9 @@ def events(
     if stored:
         _print_stored(context, machine)
         return
-    _check_form(context, ("reverse", "brief", "at", "known_at"))
+    _check_output_options(context, ("reverse", "brief", "at", "known_at"))
     with open_for_reading(context) as root:
-        workflow = root if machine is None else of_machine(root, machine)
+        workflow = root if machine is None else select_machine_log(root, machine)
         wanted = asked.of(workflow)
         found = _load_events(workflow, machine, view, follow)
         each = (record_of(event) for event in found if wanted.fits(event))
@@ -98,11 +98,11 @@ def events(
         # With --follow, the number of future events is unknown, so the newest events cannot be
         # selected. The limit then applies to the first events.
         shown = islice(records, limit) if follow else chosen.select_newest(records, limit, reverse)
-        _print_records(context, workflow, shown, (_short_event, _event_line), view)
+        _print_records(context, workflow, shown, (_pick_main_event_fields, _event_line), view)
 
 
 def _load_events(
-    workflow: Reading, machine: str | None, view: Moment | None, follow: bool
+    workflow: OpenedWorkflow, machine: str | None, view: Moment | None, follow: bool
 ) -> Iterator[RecordedEvent]:
     """Return the events of one log.
 
@@ -127,7 +127,7 @@ def record_of(event: RecordedEvent) -> Record:
     return {**event.body, "hash": event.hash, "position": event.position}
 
 
-def _check_form(context: typer.Context, endless: Iterable[str]) -> None:
+def _check_output_options(context: typer.Context, endless: Iterable[str]) -> None:
     """Raise `InvalidOption` for output options that exclude each other.
 
     --brief excludes other output formats. --follow excludes the options in ``endless``, because
@@ -135,7 +135,7 @@ def _check_form(context: typer.Context, endless: Iterable[str]) -> None:
     """
     given = context.params
     forms = ("reverse", "fields", "template")
-    record_output.own_form(given["brief"], {f"--{name}": given[name] for name in forms})
+    record_output.check_brief_format(given["brief"], {f"--{name}": given[name] for name in forms})
     ends = [f"--{name.replace('_', '-')}" for name in endless if given["follow"] and given[name]]
     if ends:
         needing = " and ".join(ends).replace("--limit", "-n")
@@ -147,7 +147,7 @@ def _check_form(context: typer.Context, endless: Iterable[str]) -> None:
 
 def _print_records(
     context: typer.Context,
-    workflow: Reading,
+    workflow: OpenedWorkflow,
     records: Iterable[Record],
     told: tuple[Callable[[Record], Record], Callable[[Record], str]],
     view: Moment | None,
@@ -159,7 +159,7 @@ def _print_records(
 
         print_newest(output, records, given["brief"], told, view)
         return
-    shape = record_output.shape_of(output, given["fields"], given["template"])
+    shape = record_output.build_record_format(output, given["fields"], given["template"])
     through: Any = nullcontext()
     if pager:
         from cli.terminal.table import use_pager
@@ -186,12 +186,12 @@ def _print_stored(context: typer.Context, machine: str | None) -> None:
     from eventstore.transfer.archive import export_line
 
     with open_for_reading(context) as root:
-        workflow = root if machine is None else of_machine(root, machine)
+        workflow = root if machine is None else select_machine_log(root, machine)
         for raw in workflow.log.store.raw(workflow.log.stream):
             print(export_line(raw))
 
 
-def of_machine(root: Reading, machine: str) -> Reading:
+def select_machine_log(root: OpenedWorkflow, machine: str) -> OpenedWorkflow:
     """Return the opened workflow folder with the log of a machine instead of its own log.
 
     A machine is the phase machine of an agent protocol. Raises `StateNotFound` for an unknown
@@ -199,18 +199,18 @@ def of_machine(root: Reading, machine: str) -> Reading:
     """
     log = root.machine(machine)
     log.current()
-    output = Output(root.output.settings, partial(get_log_standing, log, None))
+    output = Output(root.output.settings, partial(read_last_event_info, log, None))
     return replace(root, log=WorkflowLog(log.store, log.stream, root.root.path), output=output)
 
 
-def _read_recorded_events(workflow: Reading, follow: bool) -> Iterator[RecordedEvent]:
+def _read_recorded_events(workflow: OpenedWorkflow, follow: bool) -> Iterator[RecordedEvent]:
     store, stream = workflow.log.store, workflow.log.stream
     if not follow:
         return store.read(stream)
     return subscribe(store, stream=stream)
 
 
-def _short_event(record: Record) -> Record:
+def _pick_main_event_fields(record: Record) -> Record:
     """Return the main fields of an event, without its hash, position and cause."""
     when = f"{record['recorded_at'][:19]}Z"
     told = {"version": record["version"], "at": when, "type": record["type"]}
@@ -265,10 +265,10 @@ def log(
 
     With --actor KIND:NAME, show only entries by this person or program.
     """
-    _check_form(context, ("reverse", "limit", "brief", "at", "known_at"))
+    _check_output_options(context, ("reverse", "limit", "brief", "at", "known_at"))
     stages = asked.stages or []
     with open_for_reading(context) as root:
-        workflow = root if machine is None else of_machine(root, machine)
+        workflow = root if machine is None else select_machine_log(root, machine)
         wanted = asked._replace(stages=None).of(workflow)
         entries = (
             one
@@ -276,14 +276,18 @@ def log(
             if not stages or one["stage"] in stages or set(stages) & set(one["message"].split())
         )
         lines = chosen.select_newest(chosen.filter_records(entries, asked.grep), limit, reverse)
-        printer = _build_printer(workflow.output, relative)
+        printer = _build_entry_formatter(workflow.output, relative)
         _print_records(
-            context, workflow, lines, (_short_entry, printer), view, pager and not follow
+            context, workflow, lines, (_pick_main_entry_fields, printer), view, pager and not follow
         )
 
 
 def _load_entries(
-    workflow: Reading, machine: str | None, view: Moment | None, wanted: Selection, follow: bool
+    workflow: OpenedWorkflow,
+    machine: str | None,
+    view: Moment | None,
+    wanted: Selection,
+    follow: bool,
 ) -> Iterator[Record]:
     if machine is None and workflow.config.workflow is not None:
         events = _read_recorded_events(workflow, follow) if follow else workflow.log.events(view)
@@ -306,14 +310,14 @@ def _load_entries(
 
 
 def _describe_events(
-    workflow: Reading, events: Iterator[RecordedEvent], wanted: Selection
+    workflow: OpenedWorkflow, events: Iterator[RecordedEvent], wanted: Selection
 ) -> Iterator[Record]:
     for event, state in workflow.log.along(events):
         if wanted.fits(event) and (found := describe_entry(event, state)) is not None:
             yield found
 
 
-def _get_time(found: Record) -> str:
+def _get_display_time(found: Record) -> str:
     """Return the time of an event in the log.
 
     An imported event happened before it was recorded, so its own time is used.
@@ -321,20 +325,22 @@ def _get_time(found: Record) -> str:
     return str(found["occurred_at" if found["actor"].startswith("import:") else "recorded_at"])
 
 
-def _short_entry(found: Record) -> Record:
+def _pick_main_entry_fields(found: Record) -> Record:
     keys = ("machine", "version", "actor", "stage", "message")
-    return {**{key: found[key] for key in keys if key in found}, "at": _get_time(found)}
+    return {**{key: found[key] for key in keys if key in found}, "at": _get_display_time(found)}
 
 
-def _build_printer(output: Output, relative: bool) -> Callable[[Record], str]:
-    from projections.words.text import format_age, local_seconds
+def _build_entry_formatter(output: Output, relative: bool) -> Callable[[Record], str]:
+    from projections.words.text import convert_utc_to_local_seconds, format_age
 
     now = utc_text(system_clock())
 
     def text(found: Record) -> str:
-        when, type_ = _get_time(found), found["type"]
+        when, type_ = _get_display_time(found), found["type"]
         shown = (
-            f"{format_age(when, now):<14}" if relative else local_seconds(when, found["utc_offset"])
+            f"{format_age(when, now):<14}"
+            if relative
+            else convert_utc_to_local_seconds(when, found["utc_offset"])
         )
         who = output.style(f"{found['actor']:<16}", "2")
         whose = f"{found['machine']}: " if found.get("machine") else ""
@@ -374,11 +380,11 @@ def fsck(
     wfctl checks the chain of hashes, the order, every event and every checkpoint. The exit code is
     7 if wfctl finds damage.
     """
-    from service.questions.audit import check_root
+    from service.questions.audit import find_problems_of_all_logs
 
     with open_for_reading(context) as workflow:
         head = workflow.log.store.head(workflow.log.stream)  # what is appended later is checked too
-        machines, wrong_rows = check_root(workflow.root, workflow.log)
+        machines, wrong_rows = find_problems_of_all_logs(workflow.root, workflow.log)
         held = _check_checkpoints(workflow, machines, checkpoint, witness, public_key)
         found = [*wrong_rows, *held.findings]
         if protocol and not found:
@@ -406,7 +412,7 @@ def fsck(
 
 
 def _check_checkpoints(
-    workflow: Reading, machines: Iterable[str], files: Files, witnesses: Texts, keys: Texts
+    workflow: OpenedWorkflow, machines: Iterable[str], files: Files, witnesses: Texts, keys: Texts
 ) -> CheckedCheckpoints:
     """Compare the logs of the workflow folder with all known or named checkpoints.
 
@@ -524,7 +530,7 @@ def _rebuild_files(context: typer.Context, machine: str | None) -> None:
         root.output.result({"written": changed}, lambda: text, state=root.log.state())
 
 
-def _select_machines(root: Reading, only: str | None) -> list[str]:
+def _select_machines(root: OpenedWorkflow, only: str | None) -> list[str]:
     return list_machines(root.root, root.store) if only is None else [only]
 
 
@@ -542,16 +548,16 @@ def _check_files(context: typer.Context, code: int, machine: str | None) -> None
         raise typer.Exit(code)
 
 
-def _list_findings(workflow: Reading, machine: str | None) -> Iterator[Record]:
+def _list_findings(workflow: OpenedWorkflow, machine: str | None) -> Iterator[Record]:
     """Yield each fault of the log, and each file made from the log that differs from it.
 
     Check one machine if ``machine`` is given, otherwise everything in the workflow folder.
     """
-    from service.questions.audit import check_root, stream_findings
+    from service.questions.audit import find_problems_of_all_logs, stream_findings
 
     root = workflow.root
     if machine is None:
-        wrong = check_root(root, workflow.log)[1]
+        wrong = find_problems_of_all_logs(root, workflow.log)[1]
     else:
         wrong = stream_findings(root, workflow.machine(machine))
     for one in wrong:
@@ -561,7 +567,7 @@ def _list_findings(workflow: Reading, machine: str | None) -> Iterator[Record]:
     yield from map(_format_file_difference, workflow.files.differences() if machine is None else ())
     logs: list[StreamLog[Any]] = [workflow.log] if machine is None else []
     for log in (*logs, *machines):
-        if log.stored_differs():
+        if log.has_wrong_stored_state():
             place = f"events.db (stored fold of {log.stream})"
             yield {"file": place, "kind": "changed", "diff": ""}
     for id_ in _select_machines(workflow, machine):

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cli.frame.approve_plan import approve_new_plan
-from cli.frame.impact import with_pins
+from cli.frame.impact import pin_scripts_of_plan
 from cli.frame.options import File, Text, Writes, argument, option
 from cli.frame.workspace import (
     create_log,
-    reading_of,
+    open_workflow_for_reading,
     settings_of,
-    tell_of_password,
+    warn_password_not_stored,
 )
 from cli.frame.write_command import print_outcome
 from cli.settings import Settings, actor_of
 from cli.terminal.output import Output, print_message
-from eventstore.private_files import is_server
+from eventstore.private_files import is_postgres_url
 from lifecycle.rules.amendments import signer_problems
 from service.errors import InvalidOption, NotFound
 from service.files.workflow_files import STATE
@@ -114,7 +114,7 @@ def init(
         raise InvalidOption(
             "no plan file was given. To create an example plan, run `wfctl init --example`."
         )
-    from service.consent.consent_weaknesses import list_pin_doubts
+    from service.consent.consent_weaknesses import list_pin_contradictions
     from service.writing.initialise import root_at
 
     settings = settings_of(context)
@@ -126,22 +126,22 @@ def init(
     if not options.dry_run:
         # Warn if this folder is pinned to another log, because the approvals in the new log would
         # then be invalid.
-        with reading_of(settings) as workflow:
-            for doubt in list_pin_doubts(workflow.log.approvals):
+        with open_workflow_for_reading(settings) as workflow:
+            for doubt in list_pin_contradictions(workflow.log.approvals):
                 print_message(f"warning: {doubt}")
         outcome = approve_new_plan(settings, root, outcome, f"init {plan}", key)
-    tell_of_password(settings.database_url)
-    _tell_of_names(settings.database_url, outcome.state.consent)
+    warn_password_not_stored(settings.database_url)
+    _warn_unverified_names(settings.database_url, outcome.state.consent)
     print_outcome(Output(settings, root=root), outcome, options)
 
 
-def _tell_of_names(url: str | None, consent: str) -> None:
+def _warn_unverified_names(url: str | None, consent: str) -> None:
     """Print a warning that the database server does not verify the names of users.
 
     Print it only under the default consent policy, where a name alone identifies the person who
     approves.
     """
-    if consent == "terminal" and is_server(url or ""):
+    if consent == "terminal" and is_postgres_url(url or ""):
         print_message(
             "wfctl: the server does not check the names of actors, so a member can approve under "
             "the name of another; `wfctl init --consent signature` proves who approved"
@@ -158,9 +158,9 @@ def _create_workflow(
 ) -> tuple[Outcome, WriteOptions]:
     from lifecycle.plan.document import build_creation_payload as command_of
     from service.documents.plan_file import read_plan
-    from service.writing.initialise import init_options, initialise
+    from service.writing.initialise import initialise, options_with_plan_content
 
-    document = with_pins(read_plan(plan), root.path)
+    document = pin_scripts_of_plan(read_plan(plan), root.path)
     command = command_of(
         document,
         created=utc_text(system_clock()),
@@ -168,7 +168,9 @@ def _create_workflow(
         purpose=purpose,
         **policy,
     )
-    options = init_options(options, document, purpose=purpose, consent=policy["consent"])
+    options = options_with_plan_content(
+        options, document, purpose=purpose, consent=policy["consent"]
+    )
     # The given plan may be the workflow's own state file, because the published agent skill writes
     # the plan there.
     own = root.path / STATE

@@ -14,16 +14,21 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from cli.frame.options import File, Text, argument, option
-from cli.frame.workspace import Reading, open_root_log, reading_of, settings_of
+from cli.frame.workspace import (
+    OpenedWorkflow,
+    open_root_log,
+    open_workflow_for_reading,
+    settings_of,
+)
 from cli.settings import Settings, actor_of
 from cli.terminal.output import Output, print_message
 from cli.terminal.table import TableColumn, format_table
-from eventstore.private_files import is_server
+from eventstore.private_files import is_postgres_url
 from lifecycle.errors import LifecycleError
-from projections.screens.inbox import InboxItem, number_items, number_of
+from projections.screens.inbox import InboxItem, normalize_item_number, number_items
 from projections.words.account import list_waiting_items
-from projections.words.format_results import list_answers
-from projections.words.text import utc_seconds
+from projections.words.format_results import list_named_results
+from projections.words.text import truncate_utc_to_seconds
 from service.errors import InvalidOption, NotFound
 from service.root.root import WORKFLOW, Root, find_root, read_config, without_secrets
 from service.root.trust import known_roots
@@ -61,7 +66,7 @@ def list_(
     shown = found[:limit]
     for record in shown if size else ():
         if record["root"] is not None:
-            record["bytes"], record["bytes_are_all"] = _on_disk(record["root"])
+            record["bytes"], record["bytes_are_all"] = _compute_disk_usage(record["root"])
     left_out = len(found) - len(shown)
     output = Output(settings)
     more = [f"and {left_out} older (`-n N` shows more)"] if left_out else []
@@ -77,15 +82,15 @@ def _list_records(settings: Settings) -> Iterator[Record]:
     If a workflow cannot be read, its record contains the reason.
     """
     plain = replace(settings, root=None, database_url=None)
-    servers = [settings.database_url] if is_server(settings.database_url or "") else []
+    servers = [settings.database_url] if is_postgres_url(settings.database_url or "") else []
     #: First event hash of each log already listed. The hash identifies a log, because one server
     #: can have several URLs.
     seen: set[str | None] = set()
     for root in known_roots():
         try:
             url = read_config(find_root(root)).database_url
-            servers += [url] if url is not None and is_server(url) else []
-            with reading_of(replace(plain, root=root)) as workflow:
+            servers += [url] if url is not None and is_postgres_url(url) else []
+            with open_workflow_for_reading(replace(plain, root=root)) as workflow:
                 is_flow = workflow.config.workflow is not None
                 seen.add(workflow.log.approvals.first_hash())
                 state = workflow.state() if is_flow else None
@@ -95,7 +100,8 @@ def _list_records(settings: Settings) -> Iterator[Record]:
         yield record
     for server in dict.fromkeys(filter(None, servers)):
         yield from (
-            {**one, "database": without_secrets(server)} for one in _on_server(server, seen)
+            {**one, "database": without_secrets(server)}
+            for one in _list_server_workflows(server, seen)
         )
 
 
@@ -103,7 +109,7 @@ def _get_reason(error: Exception) -> str:
     return str(getattr(error, "message", error))
 
 
-def _on_server(url: str, seen: set[str | None]) -> Iterator[Record]:
+def _list_server_workflows(url: str, seen: set[str | None]) -> Iterator[Record]:
     """Yield a record for each workflow on a database server that is not listed yet.
 
     ``seen`` contains the first event hash of each listed log. Add the new hashes to ``seen``.
@@ -150,12 +156,12 @@ def _build_record(root: Path | None, state: Workflow | None, note: str | None = 
             # The session ended as blocked, but no waiting item explains the reason. Refer the user
             # to `wfctl why`.
             told.append("its last session ended blocked; wfctl why")
-        record["results"] = [str(one) for one in list_answers(state) if one.number]
+        record["results"] = [str(one) for one in list_named_results(state) if one.number]
         record |= {"stages": dict(counts), "waits": [text[:160] for text in told[:_WAITS]]}
     return record
 
 
-def _on_disk(root: str) -> tuple[int, bool]:
+def _compute_disk_usage(root: str) -> tuple[int, bool]:
     total = counted = 0
     for folder, _, names in os.walk(root):
         for name in names:
@@ -191,7 +197,7 @@ _COLUMNS = (
     TableColumn("DONE", _format_progress),
     TableColumn("ANSWER", lambda r: "; ".join(r["results"]) or "-", 40),
     TableColumn("SIZE", _format_size),
-    TableColumn("UPDATED", lambda r: utc_seconds(r["updated"]) or "-"),
+    TableColumn("UPDATED", lambda r: truncate_utc_to_seconds(r["updated"]) or "-"),
     TableColumn("WAITS FOR A PERSON", lambda r: "; ".join(r["waits"]) or r["note"] or "-", 48),
     TableColumn("WHERE", lambda r: r["root"] or r["database"] or "-", 60),
 )
@@ -266,7 +272,7 @@ def inbox(
         data = [one.to_dict(its) for its, one in found.items()]
         Output(settings).result(data, lambda: "\n".join(map(_format_item, data)) or "nothing waits")
         return
-    number = number_of(number or "")
+    number = normalize_item_number(number or "")
     if number not in found:
         raise NotFound(
             f"the inbox has no entry with the number {number!r}. Valid numbers: "
@@ -305,15 +311,15 @@ def _list_waiting_items(settings: Settings) -> Iterator[InboxItem]:
     """
     for root in known_roots():
         try:
-            with reading_of(replace(settings, root=root)) as workflow:
-                found = [*_of_workflow(workflow, settings), *_of_machines(workflow)]
+            with open_workflow_for_reading(replace(settings, root=root)) as workflow:
+                found = [*_list_workflow_items(workflow, settings), *_list_machine_items(workflow)]
         except Exception as error:  # noqa: BLE001 - one root that is broken hides no other
             print_message(f"not checked: {root}: {getattr(error, 'message', error)}")
             continue
         yield from found
 
 
-def _of_workflow(workflow: Reading, settings: Settings) -> Iterator[InboxItem]:
+def _list_workflow_items(workflow: OpenedWorkflow, settings: Settings) -> Iterator[InboxItem]:
     if workflow.config.workflow is None:
         return
     from reconciler.files.freshness import find_log_differences
@@ -335,7 +341,7 @@ def _of_workflow(workflow: Reading, settings: Settings) -> Iterator[InboxItem]:
 
 
 def _describe_impact(
-    workflow: Reading, settings: Settings, state: Workflow, subject: str
+    workflow: OpenedWorkflow, settings: Settings, state: Workflow, subject: str
 ) -> tuple[str, str]:
     """Return a message about the impact of an amendment (a change of the plan), and a digest.
 
@@ -361,7 +367,7 @@ def _describe_impact(
     return f"; impact: {'; '.join(told)}", mark
 
 
-def _of_machines(workflow: Reading) -> Iterator[InboxItem]:
+def _list_machine_items(workflow: OpenedWorkflow) -> Iterator[InboxItem]:
     machines = find_extension("machines")
     return iter(()) if machines is None else machines.find_machine_decisions(workflow)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from cli.frame.options import Stage, Text, option
-from cli.frame.workspace import Reading, open_for_reading, open_job_runner
+from cli.frame.workspace import OpenedWorkflow, open_for_reading, open_job_runner
 from cli.settings import Format
 from cli.terminal.output import Output, format_compact_json, print_message, remove_terminal_codes
 from lifecycle.state.workflow import Stage as Known
@@ -18,13 +18,13 @@ from service.errors import InvalidOption, NotFound
 
 if TYPE_CHECKING:
     from reconciler.control.job_output import OutputPiece
-from cli.commands.tasks import chosen_of
+from cli.commands.tasks import list_tasks_and_matching_rows
 
 
 def _find_task_output(
-    workflow: Reading, id_: str, key: str, *, err: bool, last: int | None
+    workflow: OpenedWorkflow, id_: str, key: str, *, err: bool, last: int | None
 ) -> tuple[str, str]:
-    found, _ = chosen_of(workflow, id_, [])
+    found, _ = list_tasks_and_matching_rows(workflow, id_, [])
     task = next((one for one in found if one.point.key == key), None)
     if task is None or not task.folder:
         why = (
@@ -117,7 +117,9 @@ def _print_output(
     output: Output, about: dict[str, str], said: Iterable[OutputPiece], *, several: bool
 ) -> bool:
     found, before = False, None
-    for path, content in said if output.is_text and not output.is_terminal else _in_lines(said):
+    for path, content in (
+        said if output.is_text and not output.is_terminal else _iterate_complete_lines(said)
+    ):
         if several and output.is_text and path != before:
             # Print a header for each file in the format of `tail`.
             sys.stdout.write(f"{'' if before is None else chr(10)}==> {path} <==\n")
@@ -134,7 +136,7 @@ def _print_output(
     return found
 
 
-def _in_lines(said: Iterable[OutputPiece]) -> Iterator[tuple[str, bytes]]:
+def _iterate_complete_lines(said: Iterable[OutputPiece]) -> Iterator[tuple[str, bytes]]:
     """Yield the output of each file in complete lines.
 
     An incomplete last line comes at the end. A piece of output can end within a multi-byte

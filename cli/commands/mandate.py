@@ -81,7 +81,7 @@ def _change_mandate(
     A mandate is a permission given in advance. An empty ``leaf`` revokes the mandate. If the person
     does not consent, reject the proposal.
     """
-    from cli.commands.amend import decide_proposals
+    from cli.commands.amend import ask_to_approve_proposal
     from cli.frame.consent import Wording, consenter_of
     from cli.frame.workspace import open_job_runner
     from lifecycle.payload import models as p
@@ -99,4 +99,4 @@ def _change_mandate(
             changes={MANDATES: {name: leaf}},
         )
         proposed = service.handle(command, options=options)
-        decide_proposals(jobs, output, proposed, consenter, options, closes=True)
+        ask_to_approve_proposal(jobs, output, proposed, consenter, options, closes=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.frame.impact import begun_with
+from cli.frame.impact import build_initial_state
 from cli.frame.options import FINDINGS, AgreeingKey, Why, Writes, argument, option
 from cli.frame.workspace import (
     open_job_runner,
@@ -17,7 +17,7 @@ from cli.frame.workspace import (
 )
 from cli.settings import Settings
 from cli.terminal.output import Output
-from lifecycle.plan.advice import group_parameters
+from lifecycle.plan.advice import group_parameters_by_consumer
 from lifecycle.rules.amendable import build_plan_change
 from lifecycle.sweeps.parameters import WORDS_OF_PARAMETER
 from lifecycle.words.mandates import format_count
@@ -49,8 +49,10 @@ def check(
     from service.documents.plan_file import read_plan
 
     settings = settings_of(context)
-    state = begun_with(read_plan(plan), settings.start)
-    parameters = {stage.id: group_parameters(stage.parameters) for stage in state.stages.values()}
+    state = build_initial_state(read_plan(plan), settings.start)
+    parameters = {
+        stage.id: group_parameters_by_consumer(stage.parameters) for stage in state.stages.values()
+    }
     used = {name for of in parameters.values() for name in of["wfctl"]}
     words = {name: text for name, text in WORDS_OF_PARAMETER.items() if name in used}
     found = collect_advice(settings.start, state)
@@ -69,7 +71,7 @@ def check(
     told = [f"{id_}: {line}" for id_, of in parameters.items() for line in _format_parameters(of)]
     told += [f"  {name}: {text}" for name, text in words.items()]
     told += ["advice:", *(f"  {line}" for line in found)] if found else []
-    told += [line for one in trials for line in _shown_of(one)]
+    told += [line for one in trials for line in _format_trial(one)]
     Output(settings).result(data, lambda: "\n".join([head, *told]))
     if any(one.problems for one in trials):
         raise typer.Exit(FINDINGS)
@@ -92,7 +94,7 @@ def _try_plan_machines(settings: Settings, state: Workflow) -> list[MachineProbl
     return try_machines(settings.start.absolute(), state)
 
 
-def _shown_of(trial: MachineProblems) -> Iterator[str]:
+def _format_trial(trial: MachineProblems) -> Iterator[str]:
     head = f"{trial.profile} ({', '.join(trial.stages)})"
     if not trial.problems:
         yield f"{head}: all trials passed"
@@ -126,7 +128,7 @@ def apply(
     wfctl proposes all differences from the current plan together, as one amendment. A person must
     approve this amendment.
     """
-    from cli.commands.amend import decide_proposals
+    from cli.commands.amend import ask_to_approve_proposal
     from cli.frame.consent import consenter_of
     from service.documents.plan_file import read_plan
 
@@ -139,7 +141,9 @@ def apply(
         state = service.state()
         consenter = consenter_of(state.consent, service.actor, key, None)
         if proposed is None:
-            command = build_plan_change(state, begun_with(document, service.root.path), reason)
+            command = build_plan_change(
+                state, build_initial_state(document, service.root.path), reason
+            )
             if command is None:
                 said = f"{plan}: the workflow already matches the plan, so nothing changes"
                 output.result(_NOTHING, lambda: said, state=state)
@@ -150,4 +154,4 @@ def apply(
                     "reason with --reason TEXT."
                 )
             proposed = service.handle(command, options=options)
-        decide_proposals(jobs, output, proposed, consenter, options)
+        ask_to_approve_proposal(jobs, output, proposed, consenter, options)

@@ -19,7 +19,7 @@ def reconcile(context: typer.Context, dry_run: DryRun = False) -> None:
 
     wfctl records each difference. If a job is lost, wfctl finds the job or starts it again.
     """
-    from projections.words.account import list_items, to_dicts
+    from projections.words.account import list_attention_items, to_dicts
     from reconciler.control.reconcile import reconcile_stages as bring_in_line
     from reconciler.files.freshness import find_log_differences
 
@@ -28,7 +28,7 @@ def reconcile(context: typer.Context, dry_run: DryRun = False) -> None:
         state = jobs.service.state()
         text = "\n\n".join("\n".join(_format_finding(one, dry_run)) for one in findings)
         seen = find_log_differences(jobs.service.root, jobs.service.log, state)
-        stands = list_items(state, seen)
+        stands = list_attention_items(state, seen)
         output.changed(
             {"dry_run": dry_run, "findings": findings, "account": to_dicts(stands)},
             lambda: "\n".join([text or "no attempt is running", *map(str, stands)]),

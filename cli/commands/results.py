@@ -11,7 +11,7 @@ from cli.frame.options import AsOf
 from cli.frame.workspace import open_for_reading
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Workflow
-from projections.words.format_results import list_answers, told_all
+from projections.words.format_results import describe_all_metrics, list_named_results
 
 
 def results(context: typer.Context, view: AsOf = None) -> None:
@@ -25,7 +25,7 @@ def results(context: typer.Context, view: AsOf = None) -> None:
             )  # only where results are to be relied on
 
             seen = find_log_differences(workflow.root, workflow.log, state)
-        found = list_answers(state, seen)
+        found = list_named_results(state, seen)
         others = [] if found else [*_list_other_metrics(state)]
         data: dict[str, Any] = {"results": [one.to_dict() for one in found], "others": others}
         workflow.output.result(data, lambda: "\n".join(_format_results(state, data)), state=state)
@@ -41,7 +41,7 @@ def _list_other_metrics(state: Workflow) -> Iterator[dict[str, Any]]:
         metrics = stage.attempts[-1].metrics if is_failed else stage.metrics
         if is_failed or stage.status is Status.COMPLETED:
             remark = f" ({stage.id} failed: not verified)" if is_failed else ""
-            for number, text in zip(metrics, told_all(stage, metrics), strict=True):
+            for number, text in zip(metrics, describe_all_metrics(stage, metrics), strict=True):
                 yield {"stage": stage.id, "text": f"{text}{remark}", "number": number}
 
 

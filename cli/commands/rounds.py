@@ -12,7 +12,12 @@ from cli.frame.options import AsOf, Text, Writes, argument, option
 from cli.frame.workspace import open_for_reading, open_job_runner
 from lifecycle.errors import UnknownLoop
 from lifecycle.state.workflow import Workflow
-from projections.words.rounds import asked_of, loop_told, loops_told, round_rows
+from projections.words.rounds import (
+    collect_proposal_data,
+    get_loop_progress,
+    list_loop_progress,
+    round_rows,
+)
 from projections.words.text import spell_unseen
 from service.errors import InvalidOption
 
@@ -28,7 +33,7 @@ def list_(context: typer.Context, view: AsOf = None) -> None:
     """
     with open_for_reading(context) as workflow:
         state = workflow.state(view)
-        found = loops_told(state)
+        found = list_loop_progress(state)
         workflow.output.result(
             [one.to_dict() for one in found],
             lambda: "\n".join(map(str, found)) or "no loops",
@@ -51,21 +56,21 @@ def show(context: typer.Context, name: Name, view: AsOf = None) -> None:
         state = workflow.state(view)
         _require_loop(state, name)
         workflow.output.result(
-            asked_of(state, name),
+            collect_proposal_data(state, name),
             lambda: "\n".join([*_format_rounds(state, name), *_draw_plots(state, name)]),
             state=state,
         )
 
 
 def _draw_plots(state: Workflow, name: str) -> Iterator[str]:
-    from projections.drawing.plots import in_braille, plots_of_rounds
+    from projections.drawing.plots import draw_braille_plot, plots_of_rounds
 
     for plot in plots_of_rounds(state, name):
-        yield from ("", *in_braille(plot))
+        yield from ("", *draw_braille_plot(plot))
 
 
 def _format_rounds(state: Workflow, name: str) -> list[str]:
-    lines = [str(loop_told(state, name))]
+    lines = [str(get_loop_progress(state, name))]
     for number, points, by, numbers in round_rows(state, name):
         of = f" by {spell_unseen(by)}" if by else ""
         lines.append(f"  round {number}: {points}{of}; {numbers}")
@@ -81,7 +86,7 @@ def ask(context: typer.Context, name: Name) -> None:
     with open_for_reading(context) as workflow:
         state = workflow.state()
         _require_loop(state, name)
-        data = asked_of(state, name)
+        data = collect_proposal_data(state, name)
         workflow.output.result(
             data, lambda: "\n".join(_format_request(state, name, data)), state=state
         )
@@ -125,10 +130,10 @@ def propose(
         state = jobs.service.state()
         _require_loop(state, name)
         loop = state.loop(name)
-        if (source is None and points is None) == loop.asks_somebody or (source and points):
+        if (source is None and points is None) == loop.has_external_proposer or (source and points):
             found = (
                 "FILE or --points"
-                if loop.asks_somebody
+                if loop.has_external_proposer
                 else f"neither FILE nor --points, because {loop.ask} provides the points"
             )
             raise InvalidOption(f"{name}: expected {found}")
@@ -142,7 +147,7 @@ def propose(
                 points=parse_points(loop, number, source or "--points", content),
                 by=f"{jobs.service.actor.kind}:{jobs.service.actor.name}",
                 reason=reason,
-                data=_table_of(state, loop.points),
+                data=_list_result_digests(state, loop.points),
             )
             outcome = begin_round(jobs, asked, options)
         from cli.frame.write_command import print_outcome
@@ -161,7 +166,7 @@ def _read_source(source: str) -> bytes:
         raise InvalidOption(f"{source}: {error.strerror}") from error
 
 
-def _table_of(state: Workflow, stage: str) -> dict[str, str]:
+def _list_result_digests(state: Workflow, stage: str) -> dict[str, str]:
     """Return the path and digest of each result file of a stage.
 
     A proposer of new points reads these files, so the log records their digests.

@@ -184,7 +184,7 @@ def _launch_runner(context: typer.Context, given: LoopOptions, limits: Mapping[s
     from reconciler.loop.background_runner import start_runner
     from reconciler.loop.run import find_stages_without_command
     from reconciler.loop.session import check_report_path_free
-    from service.writing.amendments import check_may_go_on
+    from service.writing.amendments import check_run_can_continue
 
     with open_job_runner(context) as (jobs, output):
         silent = [] if given.found_agent() is not None else find_stages_without_command(jobs)
@@ -193,7 +193,7 @@ def _launch_runner(context: typer.Context, given: LoopOptions, limits: Mapping[s
             # terminal by then.
             jobs.say(NoStageCommand(silent).message, level="warning")
         check_report_path_free(jobs, given.report)
-        check_may_go_on(jobs.service)
+        check_run_can_continue(jobs.service)
         program = [*command_of_module("cli.main"), "--root", str(jobs.root), "-o", "json"]
         # The background runner records its sessions under the name of the person or agent who
         # starts it.
@@ -357,7 +357,7 @@ def _run_in_this_process(
 
 
 def _print_dry_run(context: typer.Context) -> None:
-    from projections.screens.next_actions import is_due
+    from projections.screens.next_actions import is_ready_to_start
     from reconciler.control.recomputation import describe_recomputation
     from reconciler.files.freshness import find_log_differences
 
@@ -368,7 +368,7 @@ def _print_dry_run(context: typer.Context) -> None:
         known = (
             describe_recomputation(workflow.root.path, state, stage)
             for stage in state.stages.values()
-            if is_due(state, stage)
+            if is_ready_to_start(state, stage)
         )
         again = [text for text in known if text is not None]
         words = {True: "waits for a person", False: "would do"}

@@ -56,13 +56,13 @@ def start(
             return
         output.result(
             resumed.to_dict(),
-            lambda: "\n".join(_format_resumed(resumed, output)),
+            lambda: "\n".join(_format_session_start(resumed, output)),
             state=resumed.outcome.state,
             actions=resumed.briefing.actions,
         )
 
 
-def _format_resumed(resumed: SessionStart, output: Output) -> Iterator[str]:
+def _format_session_start(resumed: SessionStart, output: Output) -> Iterator[str]:
     from cli.terminal import briefing
 
     yield f"session {resumed.outcome.state.session.count} started"

@@ -16,8 +16,14 @@ from cli.terminal.output import Output, format_compact_json
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Attempt, Workflow
 from lifecycle.state.workflow import Stage as StageState
-from projections.words.format_results import told_all
-from projections.words.text import clip_text, compute_age, told_used, utc_seconds, waiting_told
+from projections.words.format_results import describe_all_metrics
+from projections.words.text import (
+    clip_text,
+    compute_age,
+    describe_used_resources,
+    describe_waiting_reason,
+    truncate_utc_to_seconds,
+)
 
 if TYPE_CHECKING:
     pass
@@ -59,7 +65,7 @@ def _find_changed_launch_fields(
 def _format_page(
     output: Output, state: Workflow, stage: StageState, otherwise: dict[str, dict[str, list[str]]]
 ) -> Iterator[str]:
-    from projections.screens.next_actions import leading_on
+    from projections.screens.next_actions import suggest_actions_for_stage
 
     yield (
         output.style(f"{stage.id}: {clip_text(stage.name, _WIDE)}", "1") + f"  {stage.status.value}"
@@ -72,7 +78,9 @@ def _format_page(
     yield from _format_attempts(output, stage)
     for id_, fields in otherwise.get("launched_otherwise", {}).items():
         yield f"  {id_} was launched with values that differ from the plan: {', '.join(fields)}"
-    yield from (f"next: {one}" for one in leading_on(state, stage.id, output.around(state)))
+    yield from (
+        f"next: {one}" for one in suggest_actions_for_stage(state, stage.id, output.around(state))
+    )
 
 
 def _list_fields(state: Workflow, stage: StageState) -> Iterator[tuple[str, list[Any]]]:
@@ -87,13 +95,13 @@ def _list_fields(state: Workflow, stage: StageState) -> Iterator[tuple[str, list
         k: v if isinstance(v, str) else format_compact_json(v) for k, v in stage.parameters.items()
     }
     yield "with", [f"{k} = {v}" for k, v in values.items()]
-    yield "began", [utc_seconds(stage.started_at)]
-    yield "done", [utc_seconds(stage.completed_at)]
+    yield "began", [truncate_utc_to_seconds(stage.started_at)]
+    yield "done", [truncate_utc_to_seconds(stage.completed_at)]
     sizes = [f", {o['size']} bytes" if o.get("size") is not None else "" for o in stage.results]
     digests = [str(one.get("sha256"))[:12] for one in stage.results]
     each = zip(stage.results, sizes, digests, strict=True)
     yield "results", [f"{one['path']}{size}, SHA-256 {digest}" for one, size, digest in each]
-    yield "numbers", told_all(stage, stage.metrics)
+    yield "numbers", describe_all_metrics(stage, stage.metrics)
     yield "reused", [f"the outputs of {stage.reused}" if stage.reused else ""]
     if stage.status is Status.FAILED:
         because = f" ({stage.because})" if stage.because else ""
@@ -104,16 +112,16 @@ def _list_fields(state: Workflow, stage: StageState) -> Iterator[tuple[str, list
     yield "left", stage.left_in_place
 
 
-def _format_numbers(stage: StageState, attempt: Attempt) -> Iterator[str]:
+def _format_differing_metrics(stage: StageState, attempt: Attempt) -> Iterator[str]:
     """Yield a line for each metric of an attempt, if its metrics differ from the stage's."""
     if attempt.metrics != stage.metrics:
-        yield from (f"    {told}" for told in told_all(stage, attempt.metrics))
+        yield from (f"    {told}" for told in describe_all_metrics(stage, attempt.metrics))
 
 
 def _format_end(attempt: Attempt) -> str:
     if attempt.ended_at is None:
         return ""
-    ended = f", ended {utc_seconds(attempt.ended_at)}"
+    ended = f", ended {truncate_utc_to_seconds(attempt.ended_at)}"
     with suppress(ValueError):  # what is no time has no distance
         ended += f", {compute_age(attempt.started_at, attempt.ended_at)} s"
     return ended
@@ -124,10 +132,10 @@ def _format_code_and_environment(attempt: Attempt, before: Attempt) -> Iterator[
 
     The environment is compared with that of the earlier attempt ``before``.
     """
-    from projections.words.result_origin import compare_environments, told_code
+    from projections.words.result_origin import compare_environments, describe_code_version
 
     if attempt.code is not None:
-        yield f"    commit {clip_text(told_code(attempt.code), _WIDE)}"
+        yield f"    commit {clip_text(describe_code_version(attempt.code), _WIDE)}"
     for change in compare_environments(attempt.environment, before.environment, before.id):
         yield f"    environment: {clip_text(change, _WIDE)}"
 
@@ -151,15 +159,15 @@ def _format_attempts(output: Output, stage: StageState) -> Iterator[str]:
         yield f"  {older} before these"
     for place, one in enumerate(stage.attempts[older:], older):
         yield f"  {one.id}  {one.outcome or 'under way'}"
-        yield f"    began {utc_seconds(one.started_at)} ({one.mode}){_format_end(one)}"
-        yield from _format_numbers(stage, one)
-        used = told_used(one.resources)
+        yield f"    began {truncate_utc_to_seconds(one.started_at)} ({one.mode}){_format_end(one)}"
+        yield from _format_differing_metrics(stage, one)
+        used = describe_used_resources(one.resources)
         yield from [f"    used {used}"] if used else []
         if one.job_ids:
             folder = one.submission.rpartition("/")[0]
             yield f"    jobs {', '.join(one.job_ids)}; files in {folder}"
         if one.verdict:
             yield f"    {_format_verdict(one)}"
-        if waits := waiting_told(one):
+        if waits := describe_waiting_reason(one):
             yield f"    waits: {waits}"
         yield from _format_code_and_environment(one, stage.attempts[max(place - 1, 0)])

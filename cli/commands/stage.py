@@ -13,7 +13,7 @@ from cli.frame.ask_decision import (
     DecisionKey,
     Key,
     Overrule,
-    claims_of,
+    build_claims_checker,
     overruling_of,
     record_decisions,
 )
@@ -26,9 +26,9 @@ from cli.frame.workspace import (
 from cli.frame.write_command import (
     issue_command,
     print_outcome,
-    write_claims,
+    record_checked_claims,
+    run_action_and_print_outcome,
     write_commands,
-    write_through_jobs,
 )
 from cli.terminal.output import Output
 from lifecycle.payload import models as p
@@ -104,7 +104,7 @@ def compute(
         # A repeated request must count as the same request. Therefore, compare only the typed
         # values, and not the evidence that the person contradicts.
         options = replace(options, content={"compute": values, "overrule": overrule})
-    write_claims(context, options, command, overruling=overruling_of(overrule, key))
+    record_checked_claims(context, options, command, overruling=overruling_of(overrule, key))
 
 
 def verify(context: typer.Context, stage: Stage) -> None:
@@ -155,7 +155,7 @@ def complete(
     asked = {"complete": stage, "evidence": evidence, **({"or_fail": True} if or_fail else {})}
     options = replace(options, content=asked)
     with open_job_runner(context, options.dry_run) as (jobs, output):
-        claims = claims_of(jobs, overruling_of(overrule, key), options)
+        claims = build_claims_checker(jobs, overruling_of(overrule, key), options)
         outcome = verify_and_complete(jobs, stage, evidence, options, claims, or_fail=or_fail)
         print_outcome(output, outcome, options, describe_success_criteria(outcome, stage))
 
@@ -177,7 +177,7 @@ def fail(
     from reconciler.control.stop_jobs import fail_and_stop
 
     kind = command.category
-    write_through_jobs(
+    run_action_and_print_outcome(
         context, options, lambda jobs: fail_and_stop(jobs, stage, error, options, kind)
     )
 
@@ -187,7 +187,7 @@ def cancel(context: typer.Context, options: Writes, stage: Stage, reason: Why = 
     from reconciler.control.stop_jobs import fail_and_stop
 
     error = f"cancelled: {reason}" if reason else "cancelled"
-    write_through_jobs(
+    run_action_and_print_outcome(
         context, options, lambda jobs: fail_and_stop(jobs, stage, error, options, None)
     )
 
@@ -228,7 +228,7 @@ def retry(
         asked = ask if failed_only else None
         return retry_after(jobs, stage, fix, options, regenerate=regenerate, decide=asked)
 
-    write_through_jobs(context, options, act)
+    run_action_and_print_outcome(context, options, act)
 
 
 def checkpoint(
@@ -279,4 +279,4 @@ def reuse(
     """
     from reconciler.verification.reuse import reuse_outputs as take
 
-    write_through_jobs(context, options, lambda jobs: take(jobs, stage, attempt, options))
+    run_action_and_print_outcome(context, options, lambda jobs: take(jobs, stage, attempt, options))

@@ -15,38 +15,38 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import typer
 
 from cli.frame.options import AsOf, option
-from cli.frame.workspace import Reading, journal_of, open_for_reading, settings_of
+from cli.frame.workspace import OpenedWorkflow, journal_of, open_for_reading, settings_of
 from cli.settings import Color, Format
 from cli.terminal.output import Output
-from lifecycle.rules.impact import find_amendments_acting_on_stages
-from lifecycle.state.conditions import reason
+from lifecycle.rules.impact import group_open_amendments_by_stage
+from lifecycle.state.conditions import describe_failure
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage as StageState
 from lifecycle.state.workflow import Workflow
-from projections.files.progress_log import format_message
+from projections.files.progress_log import format_line_without_time
 from projections.words.account import (
-    Seen,
+    FileCheckResult,
     find_stale_stages,
-    list_items,
+    list_attention_items,
     list_waiting_items,
     to_dicts,
 )
 from projections.words.amendments import describe_pending_amendments
-from projections.words.format_results import list_answers
+from projections.words.format_results import list_named_results
 from projections.words.mandates import list_mandates
 from projections.words.result_origin import (
+    add_acceptance_to_item,
     describe_missing_outputs,
+    format_task_progress,
     group_decisions,
-    line_of,
-    with_answer,
 )
-from projections.words.text import clip_text, utc_seconds, waiting_told
-from service.consent.consent_weaknesses import list_doubts
+from projections.words.text import clip_text, describe_waiting_reason, truncate_utc_to_seconds
+from service.consent.consent_weaknesses import list_consent_weaknesses
 from service.errors import InvalidOption
 from service.files.inspection import describe_kept_version
 from service.reading import stream_log
 from service.root.atomic_files import system_clock
-from service.root.root import original_of
+from service.root.root import describe_copy_source
 from wfctl_eventstore.extension import require_extension
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from projections.screens.watch_view import View
-    from projections.words.rounds import LoopTold
+    from projections.words.rounds import LoopProgress
     from reconciler.loop.background_runner import RunnerProcess
     from service.reading.point_in_history import Moment
     from service.root.root import Root
@@ -121,7 +121,7 @@ def status(
         state, seen = found.state, found.seen
         workflow.output.result(
             found.data,
-            lambda: _with_runner(
+            lambda: _prepend_runner_state(
                 _format_status(state, found.notices, workflow.output, found.tasks, seen), found.data
             ),
             state=state,
@@ -136,17 +136,17 @@ class StatusAnswer(NamedTuple):
     notices: list[str]
     state: Workflow
     tasks: dict[str, dict[str, int]]
-    seen: Seen | None
+    seen: FileCheckResult | None
 
 
-def status_of(workflow: Reading, view: Moment | None = None) -> StatusAnswer:
+def status_of(workflow: OpenedWorkflow, view: Moment | None = None) -> StatusAnswer:
     """Return the status of a workflow, now or at an earlier moment.
 
     Files, scripts and approvals are checked only for the current status.
     """
     state = workflow.state(view)
     is_now = view is None
-    seen: Seen | None = None
+    seen: FileCheckResult | None = None
     files: list[str] = []
     doubts: list[str] = []
     scripts: list[str] = []
@@ -156,13 +156,13 @@ def status_of(workflow: Reading, view: Moment | None = None) -> StatusAnswer:
         seen = find_log_differences(workflow.root, workflow.log, state)
         files += (f"{name} {text}" for name, text in seen.files.items())
         files += map(describe_kept_version, state.drifts)
-        doubts += list_doubts(workflow.log.approvals, state)
-        answered = (with_answer(one, state.agreed) for one in seen.scripts)
+        doubts += list_consent_weaknesses(workflow.log.approvals, state)
+        answered = (add_acceptance_to_item(one, state.agreed) for one in seen.scripts)
         scripts = [f"{one.subject}: {one.text}" for one in answered if one.agreed is None]
-    stands = list_items(state, seen)
+    stands = list_attention_items(state, seen)
     told = _count_tasks(workflow, state, live=is_now)
     journal = journal_of(workflow.root)
-    original = original_of(workflow.root)
+    original = describe_copy_source(workflow.root)
     marks = [str(one) for one in seen.log] if seen is not None else []
     runner = _last_runner(workflow.root) if is_now else None
     notices = [*marks, *([f"this root is a copy of {original}"] if original else [])]
@@ -174,7 +174,7 @@ def status_of(workflow: Reading, view: Moment | None = None) -> StatusAnswer:
         "workflow": state.id,
         "status": state.workflow_status or "active",
         "purpose": state.purpose,
-        "results": [one.to_dict() for one in list_answers(state, seen)],
+        "results": [one.to_dict() for one in list_named_results(state, seen)],
         "workflow_version": state.version,
         "stages": [_summarise_stage(state, one, told.get(one.id)) for one in state.stages.values()],
         "pending_amendments": [a.id for a in state.pending_amendments],
@@ -230,7 +230,9 @@ def _summarise_stage(
     }
 
 
-def _count_tasks(workflow: Reading, state: Workflow, *, live: bool) -> dict[str, dict[str, int]]:
+def _count_tasks(
+    workflow: OpenedWorkflow, state: Workflow, *, live: bool
+) -> dict[str, dict[str, int]]:
     """Return the number of tasks in each state, for each sweep.
 
     A sweep is a stage with one task per point. With ``live``, also check the tasks that are still
@@ -248,11 +250,11 @@ def _format_status(
     notices: list[str],
     output: Output,
     told: dict[str, dict[str, int]],
-    seen: Seen | None,
+    seen: FileCheckResult | None,
 ) -> str:
     found = [
         clip_text(str(one), _WIDE)
-        for one in list_answers(state, seen)
+        for one in list_named_results(state, seen)
         if state.is_finished or one.number
     ]
     lines = [output.style(one, "1") for one in _limit_lines(found, 3)] if state.is_finished else []
@@ -281,7 +283,7 @@ def _format_status(
     return "\n".join(lines)
 
 
-def _with_runner(text: str, data: dict[str, Any]) -> str:
+def _prepend_runner_state(text: str, data: dict[str, Any]) -> str:
     """Return the text with the state of the background runner at its start.
 
     Users look for this state first.
@@ -290,12 +292,12 @@ def _with_runner(text: str, data: dict[str, Any]) -> str:
     return text if runner is None else f"{clip_text(runner['text'], _WIDE)}\n{text}"
 
 
-def _list_loops(state: Workflow) -> list[LoopTold]:
+def _list_loops(state: Workflow) -> list[LoopProgress]:
     if not state.loops:
         return []
-    from projections.words.rounds import loops_told  # only if there is one
+    from projections.words.rounds import list_loop_progress  # only if there is one
 
-    return loops_told(state)
+    return list_loop_progress(state)
 
 
 def _limit_lines(lines: Iterable[str], most: int) -> list[str]:
@@ -322,7 +324,7 @@ def _format_stages(
     shown, more = stages[:most], len(stages) - most
     wide = min(max((len(stage.name) for stage in shown), default=0), 40)
     width = max((len(stage.id) for stage in shown), default=9)
-    acting = find_amendments_acting_on_stages(state)
+    acting = group_open_amendments_by_stage(state)
     lines = []
     for stage in shown:
         status = output.style(f"{stage.status.value:<15}", _COLORS.get(stage.status, "0"))
@@ -345,11 +347,11 @@ def _format_note(
     if stage.id in gone:
         return f"taken over, {describe_missing_outputs(gone[stage.id])}"
     if stage.status is Status.FAILED:
-        return clip_text(reason(stage), 100)
+        return clip_text(describe_failure(stage), 100)
     if stage.id in told:
-        return line_of(told[stage.id])
+        return format_task_progress(told[stage.id])
     if stage.status is Status.COMPLETED:
-        return utc_seconds(stage.completed_at) or ""
+        return truncate_utc_to_seconds(stage.completed_at) or ""
     if stage.status is Status.PENDING:
         return f"waits for {named}"
     if stage.status is Status.READY and unmet:
@@ -357,7 +359,9 @@ def _format_note(
     if stage.status is Status.READY and stage.id in acting:
         return describe_pending_amendments(acting[stage.id])
     attempt = stage.open_attempt
-    return ": ".join(filter(None, [attempt.id, waiting_told(attempt)])) if attempt else ""
+    return (
+        ": ".join(filter(None, [attempt.id, describe_waiting_reason(attempt)])) if attempt else ""
+    )
 
 
 #: Seconds between two checks for new events. A check takes less than a millisecond.
@@ -415,10 +419,14 @@ def _show_live(console: Console, follower: Follower) -> None:
             pressed = key(_EVERY)
             if pressed in ("q", "Q"):
                 return
-            scrolled = _move_view(pressed, scrolled, found.bottom, console.size.height // 2)
+            scrolled = _compute_scroll_position(
+                pressed, scrolled, found.bottom, console.size.height // 2
+            )
 
 
-def _move_view(pressed: str, scrolled: int | None, bottom: int, page: int) -> int | None:
+def _compute_scroll_position(
+    pressed: str, scrolled: int | None, bottom: int, page: int
+) -> int | None:
     """Return the index of the first visible stage line after a key press.
 
     None means that the view follows the running stages.
@@ -464,7 +472,7 @@ class WorkflowFollower:
     Each call of `view` reads the events that were added to the log since the previous call.
     """
 
-    def __init__(self, workflow: Reading) -> None:
+    def __init__(self, workflow: OpenedWorkflow) -> None:
         self._workflow = workflow
         self._log = workflow.log
         self._state: Workflow = workflow.state()
@@ -488,6 +496,6 @@ class WorkflowFollower:
     def _read_events(self, after: int, start: Workflow | None) -> None:
         for event, state in self._log.steps(after, start):
             self._state = state
-            text = format_message(event, state)
+            text = format_line_without_time(event, state)
             if text is not None:
                 self._lines.append(f"{event.recorded_at[11:19]}Z {text}")

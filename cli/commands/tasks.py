@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cli.frame.options import Stage, Text, Texts, argument, option
-from cli.frame.workspace import Reading, open_for_reading
+from cli.frame.workspace import OpenedWorkflow, open_for_reading
 from cli.settings import Format
 from lifecycle.state.workflow import Stage as Known
 from lifecycle.state.workflow import Workflow
 from lifecycle.sweeps.definition import is_sweep
 from lifecycle.sweeps.definition import parse_ranges as numbers_of_tasks
 from lifecycle.words.mandates import format_count
-from lifecycle.words.metrics import metrics_of
+from lifecycle.words.metrics import parse_valid_metrics
 from service.errors import InvalidOption, NotFound
 from service.reading.point_in_history import Moment
 
@@ -56,7 +56,7 @@ def tasks(
 
     with open_for_reading(context) as workflow:
         conditions = [*(where or []), *(["state=failed"] if failed else [])]
-        found, chosen = chosen_of(workflow, stage, conditions)
+        found, chosen = list_tasks_and_matching_rows(workflow, stage, conditions)
         csv = workflow.output.settings.format is Format.CSV
         shown = chosen if lines == 0 or csv else chosen[:lines]
         if csv:
@@ -97,18 +97,18 @@ def metrics(
             known = state.stage(stage) if stage is not None else None
             _print_plot(workflow, known, plot, over, where or [])
             return
-        rows = numbers_of(workflow, stage, where or [])
+        rows = list_metric_rows(workflow, stage, where or [])
         if workflow.output.settings.format is Format.CSV:
             _print_csv(rows)
             return
         workflow.output.result(
             {"stage": stage, "metrics": rows},
-            lambda: _format_rows(workflow, rows) if rows else _no_metrics(state),
+            lambda: _format_rows(workflow, rows) if rows else _explain_missing_metrics(state),
             state=state,
         )
 
 
-def _no_metrics(state: Workflow) -> str:
+def _explain_missing_metrics(state: Workflow) -> str:
     """Return a message that explains why the log contains no metrics of completed stages."""
     declared = [stage for stage in state.stages.values() if stage.parameters.get("metrics")]
     if not declared:
@@ -127,8 +127,8 @@ def _no_metrics(state: Workflow) -> str:
     return "\n".join(lines)
 
 
-def numbers_of(
-    workflow: Reading, id_: str | None, conditions: Sequence[str] = ()
+def list_metric_rows(
+    workflow: OpenedWorkflow, id_: str | None, conditions: Sequence[str] = ()
 ) -> list[dict[str, Any]]:
     """Return one row for each metric of a stage, or of all stages if ``id_`` is None.
 
@@ -145,8 +145,11 @@ def numbers_of(
             stage=id_,
         )
     if known is not None and (conditions or known.work.tables):
-        _, chosen = chosen_of(workflow, known.id, [*conditions, "state=done"])
-        return [{"key": r["key"], **r["values"], **r["metrics"], **_get_errors(r)} for r in chosen]
+        _, chosen = list_tasks_and_matching_rows(workflow, known.id, [*conditions, "state=done"])
+        return [
+            {"key": r["key"], **r["values"], **r["metrics"], **_get_metric_errors(r)}
+            for r in chosen
+        ]
     if conditions:
         raise InvalidOption(
             "the option --where selects tasks of a stage, but no stage was given. Add the id of "
@@ -160,7 +163,7 @@ def numbers_of(
     ]
 
 
-def _get_errors(row: Mapping[str, Any]) -> dict[str, float]:
+def _get_metric_errors(row: Mapping[str, Any]) -> dict[str, float]:
     """Return the standard errors of a task's metrics.
 
     The keys are the column names in the table of tasks, such as ``energy_error``.
@@ -169,26 +172,26 @@ def _get_errors(row: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _print_plot(
-    workflow: Reading,
+    workflow: OpenedWorkflow,
     stage: Known | None,
     name: str | None,
     over: str | None,
     conditions: Sequence[str],
 ) -> None:
     """Print a plot of a metric of one stage."""
-    from projections.drawing.plots import in_braille, plot_of_attempts, plot_of_tasks
+    from projections.drawing.plots import draw_braille_plot, plot_of_attempts, plot_of_tasks
 
     if stage is None or name is None:
         raise InvalidOption(
             "a plot needs the id of a stage and the option --plot NAME. For example, run `wfctl "
             "metrics stage-2 --plot tc`."
         )
-    numbers = metrics_of(stage.parameters)
+    numbers = parse_valid_metrics(stage.parameters)
     if name not in numbers:
         known = ", ".join(numbers) or "none"
         raise NotFound(f"{stage.id} has no metric {name!r}; its metrics: {known}", stage=stage.id)
     if name in stage.work.task_metrics:
-        _, rows = chosen_of(workflow, stage.id, [*conditions, "state=done"])
+        _, rows = list_tasks_and_matching_rows(workflow, stage.id, [*conditions, "state=done"])
         found = plot_of_tasks(rows, name, over, numbers[name].unit)
     else:
         found = plot_of_attempts(stage.attempts, name)
@@ -202,11 +205,11 @@ def _print_plot(
             stage=stage.id,
         )
     drawn = found
-    workflow.output.result(drawn.to_dict(), lambda: "\n".join(in_braille(drawn)))
+    workflow.output.result(drawn.to_dict(), lambda: "\n".join(draw_braille_plot(drawn)))
 
 
-def chosen_of(
-    workflow: Reading, id_: str, conditions: Sequence[str], view: Moment | None = None
+def list_tasks_and_matching_rows(
+    workflow: OpenedWorkflow, id_: str, conditions: Sequence[str], view: Moment | None = None
 ) -> tuple[list[Task], list[dict[str, Any]]]:
     """Return all tasks of a sweep, and one row for each task that meets the conditions.
 
@@ -238,9 +241,13 @@ def chosen_of(
 
 
 def _format_tasks(
-    workflow: Reading, stage: str, counts: dict[str, int], shown: list[dict[str, Any]], more: int
+    workflow: OpenedWorkflow,
+    stage: str,
+    counts: dict[str, int],
+    shown: list[dict[str, Any]],
+    more: int,
 ) -> str:
-    from projections.words.result_origin import line_of
+    from projections.words.result_origin import format_task_progress
 
     names = ("key", "state", "attempts", "exit_code", "seconds", "cpu_seconds", "memory")
     rows = [
@@ -248,11 +255,11 @@ def _format_tasks(
         | {"why": row["why"], "folder": row["folder"]}
         for row in shown
     ]
-    lines = [f"{stage}: {line_of(counts)}", _format_rows(workflow, rows)]
+    lines = [f"{stage}: {format_task_progress(counts)}", _format_rows(workflow, rows)]
     return "\n".join([*lines, *([f"and {more:,} more (-n 0 lists all)"] if more else [])])
 
 
-def _format_rows(workflow: Reading, rows: list[dict[str, Any]]) -> str:
+def _format_rows(workflow: OpenedWorkflow, rows: list[dict[str, Any]]) -> str:
     from cli.terminal.table import TableColumn, format_table
     from projections.words.text import format_cell
 

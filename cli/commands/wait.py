@@ -8,7 +8,7 @@ import typer
 
 from cli.frame.options import argument, option
 from cli.frame.workspace import open_job_runner
-from lifecycle.state.conditions import find_what_waits
+from lifecycle.state.conditions import find_stage_hindrance
 
 if TYPE_CHECKING:
     from lifecycle.state.workflow import Workflow
@@ -55,5 +55,5 @@ def _why_open(state: Workflow, id_: str) -> str:
 
     If the reason is unknown, return a sentence that states this.
     """
-    found = find_what_waits(state, state.stage(id_))
+    found = find_stage_hindrance(state, state.stage(id_))
     return "wfctl does not know how the attempt ended" if found is None else found.why

@@ -9,17 +9,17 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from cli.commands.events import of_machine
+from cli.commands.events import select_machine_log
 from cli.frame.options import AsOf, Brief, Machine, Text, argument, option
-from cli.frame.workspace import Reading, open_for_reading
+from cli.frame.workspace import OpenedWorkflow, open_for_reading
 from cli.terminal.output import Output, format_compact_json
 from cli.terminal.table import TableColumn, format_table
-from lifecycle.state.conditions import hindrances, is_stuck
+from lifecycle.state.conditions import find_hindrances, is_stuck
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Workflow
-from projections.screens.next_actions import Surroundings, is_due, list_hindrances
+from projections.screens.next_actions import Surroundings, is_ready_to_start, list_hindrances
 from projections.words.account import find_stale_stages
-from projections.words.text import name_approver, utc_seconds
+from projections.words.text import name_approver, truncate_utc_to_seconds
 from service.errors import InvalidOption, NotFound
 from service.questions.blame import find_blame as blamed
 from service.questions.causes import find_causes
@@ -38,7 +38,7 @@ Record = dict[str, Any]
 _SCREEN, _WIDE = 24, 160
 
 
-class Size(NamedTuple):
+class AnswerLimits(NamedTuple):
     """Limits for the length of an answer.
 
     ``links`` is the maximum number of causes per stage, and ``stages`` the number of blocking
@@ -50,10 +50,10 @@ class Size(NamedTuple):
 
 
 #: Function that returns an answer of the given size, as data and as lines of text.
-Sized = Callable[[Size], tuple[Record, Iterator[str]]]
+Sized = Callable[[AnswerLimits], tuple[Record, Iterator[str]]]
 #: Sizes of an answer, from the longest to the shortest. wfctl prints the first one that fits.
-_SIZES = (Size(), Size(16, 16), Size(12, 8), Size(8, 5), Size(6, 3), Size(4, 2), Size(2, 1),
-          Size(1, 1), Size(1, 0), Size(0, 0))  # fmt: skip
+_SIZES = (AnswerLimits(), AnswerLimits(16, 16), AnswerLimits(12, 8), AnswerLimits(8, 5), AnswerLimits(6, 3), AnswerLimits(4, 2), AnswerLimits(2, 1),
+          AnswerLimits(1, 1), AnswerLimits(1, 0), AnswerLimits(0, 0))  # fmt: skip
 
 
 def why(
@@ -80,15 +80,15 @@ def why(
                 )
             machines = require_extension("machines", f"the machine {machine}")
             data, lines = machines.explain_machine(workflow, machine, view)
-            of_machine(workflow, machine).output.result(data, lambda: "\n".join(lines))
+            select_machine_log(workflow, machine).output.result(data, lambda: "\n".join(lines))
             return
         state = workflow.log.current(view)
         if task is not None:
-            form = _of_task(workflow, stage, task, view)
+            form = _explain_task_origin(workflow, stage, task, view)
         elif stage is None:
-            form = _of_workflow(workflow, state, view)
+            form = _explain_workflow_status(workflow, state, view)
         else:
-            form = _of_stage(workflow, stage, view)
+            form = _explain_stage_status(workflow, stage, view)
         workflow.output.print(_fit_to_budget(workflow.output, brief, state, form))
 
 
@@ -113,20 +113,22 @@ def _fit_to_budget(output: Output, brief: int | None, state: Workflow, form: Siz
     return shown
 
 
-def _of_stage(workflow: Reading, stage: str, view: Moment | None) -> Sized:
+def _explain_stage_status(workflow: OpenedWorkflow, stage: str, view: Moment | None) -> Sized:
     (found,) = find_causes(workflow.log, stage, at=view)
     whole = found.to_dict()
     reasons: list[str] = []
     lines: list[str] = []
     if view is None:
-        from projections.screens.next_actions import leading_on
+        from projections.screens.next_actions import suggest_actions_for_stage
 
         reasons = _find_stale(workflow).get(stage, [])
         lines += [f"  stale: {one}; `wfctl rerun {stage}` computes it again" for one in reasons]
-        actions = leading_on(workflow.log.current(None), stage, _load_surroundings(workflow))
+        actions = suggest_actions_for_stage(
+            workflow.log.current(None), stage, _load_surroundings(workflow)
+        )
         lines += [f"  next: {one}" for one in actions]
 
-    def sized(size: Size) -> tuple[Record, Iterator[str]]:
+    def sized(size: AnswerLimits) -> tuple[Record, Iterator[str]]:
         causes = _limit_causes(whole, size)
         return {**causes, "stale": reasons}, chain(
             _format_causes(workflow.output, causes, ""), lines
@@ -135,19 +137,28 @@ def _of_stage(workflow: Reading, stage: str, view: Moment | None) -> Sized:
     return sized
 
 
-def _of_task(workflow: Reading, stage: str | None, key: str, view: Moment | None) -> Sized:
+def _explain_task_origin(
+    workflow: OpenedWorkflow, stage: str | None, key: str, view: Moment | None
+) -> Sized:
     """Return a function for the origin of a task's point (set of parameter values).
 
     The answer has the same size for every limit. Raises `NotFound` for an unknown task.
     """
-    from cli.commands.tasks import chosen_of
+    from cli.commands.tasks import list_tasks_and_matching_rows
     from projections.words.rounds import origin_told
     from reconciler.sweep.map_points import list_point_keys
-    from service.questions.points import find_origin
+    from service.questions.points import describe_point_origin
 
     if stage is None:
         raise InvalidOption("the option --task needs the stage of the task. Name the STAGE.")
-    row = next((one for one in chosen_of(workflow, stage, [], view)[1] if one["key"] == key), None)
+    row = next(
+        (
+            one
+            for one in list_tasks_and_matching_rows(workflow, stage, [], view)[1]
+            if one["key"] == key
+        ),
+        None,
+    )
     if row is None:
         raise NotFound(
             f"the stage {stage} has no task {key!r}. To list the tasks of the stage, run `wfctl "
@@ -157,19 +168,19 @@ def _of_task(workflow: Reading, stage: str | None, key: str, view: Moment | None
         )
     about = {"stage": stage, "task": key, "state": row["state"], "why": row["why"]}
     keys_of = partial(list_point_keys, workflow.root.path, workflow.log.current(view))
-    origin = find_origin(workflow.log, stage, key, row.get("round", 1), keys_of, view)
+    origin = describe_point_origin(workflow.log, stage, key, row.get("round", 1), keys_of, view)
     found = {**about, **origin}
     return lambda _: (found, origin_told(found))
 
 
-def _load_surroundings(workflow: Reading) -> Surroundings:
+def _load_surroundings(workflow: OpenedWorkflow) -> Surroundings:
     from reconciler.files.freshness import find_log_differences
 
     state = workflow.log.current(None)
     return workflow.output.around(state, find_log_differences(workflow.root, workflow.log, state))
 
 
-def _find_stale(workflow: Reading) -> dict[str, list[str]]:
+def _find_stale(workflow: OpenedWorkflow) -> dict[str, list[str]]:
     """Return the stages with outdated results, each with the reasons.
 
     If no stage is completed, return an empty dict without importing the code for the check.
@@ -182,7 +193,7 @@ def _find_stale(workflow: Reading) -> dict[str, list[str]]:
     return find_stale_stages(state, find_deviations(workflow.root.path, state))
 
 
-def _limit_causes(causes: Record, size: Size) -> Record:
+def _limit_causes(causes: Record, size: AnswerLimits) -> Record:
     links, waits = causes["chain"], causes["waits_for"]
     near = waits
     if size.stages is not None and len(waits) > size.stages:
@@ -209,7 +220,7 @@ def _shorten_data(value: Any) -> Any:
     if not isinstance(value, dict):
         return _clip_line(value) if isinstance(value, str) else value
     if "occurred_at" in value:
-        told = {"version": value["version"], "at": utc_seconds(value["occurred_at"])}
+        told = {"version": value["version"], "at": truncate_utc_to_seconds(value["occurred_at"])}
         return {**told, "actor": value["actor"], "sentence": _clip_line(value["sentence"])}
     if "unblock" in value and value["causes"]:
         value = {**value, "causes": {"chain": value["causes"]["chain"]}}  # the rest stands in why
@@ -227,7 +238,7 @@ def _format_causes(output: Output, causes: Record, indent: str) -> Iterator[str]
 
 def _format_chain(causes: Record, indent: str) -> Iterator[str]:
     for one in causes["chain"]:
-        said, when = _clip_line(one["sentence"]), utc_seconds(one["occurred_at"])
+        said, when = _clip_line(one["sentence"]), truncate_utc_to_seconds(one["occurred_at"])
         yield f"{indent}v{one['version']:<4} {when}  {said}  ({one['actor']})"
     if causes.get("older_left_out"):
         yield f"{indent}and {causes['older_left_out']} older causes"
@@ -237,8 +248,10 @@ def _clip_line(text: str) -> str:
     return text if len(text) <= _WIDE else f"{text[: _WIDE - 1]}…"
 
 
-def _of_workflow(workflow: Reading, state: Workflow, view: Moment | None) -> Sized:
-    found = hindrances(state) if view else list_hindrances(state, _load_surroundings(workflow))
+def _explain_workflow_status(
+    workflow: OpenedWorkflow, state: Workflow, view: Moment | None
+) -> Sized:
+    found = find_hindrances(state) if view else list_hindrances(state, _load_surroundings(workflow))
     held = list(dict.fromkeys(h.stage for h in found if h.stage is not None))
     causes = find_causes(workflow.log, *held, at=view)
     chains = {one.stage: one.to_dict() for one in causes}
@@ -246,7 +259,7 @@ def _of_workflow(workflow: Reading, state: Workflow, view: Moment | None) -> Siz
     stages = state.stages.values()
     at_work = (Status.PREPARING, Status.RUNNING, Status.POST_PROCESSING)
 
-    def sized(size: Size) -> tuple[Record, Iterator[str]]:
+    def sized(size: AnswerLimits) -> tuple[Record, Iterator[str]]:
         shown = found if size.stages is None else found[: max(size.stages, 1)]
         more = len(found) - len(shown)
         data = {
@@ -257,7 +270,7 @@ def _of_workflow(workflow: Reading, state: Workflow, view: Moment | None) -> Siz
                 for h in shown
             ],
             "under_way": [one.id for one in stages if one.status in at_work],
-            "ready": [one.id for one in stages if is_due(state, one)],
+            "ready": [one.id for one in stages if is_ready_to_start(state, one)],
             **({"hindrances_left_out": more} if more else {}),
         }
         return data, _format_reasons(workflow.output, data)
@@ -306,7 +319,7 @@ def blame(
             changes = blamed(root.log, field, view)
             state = root.log.current(view) if brief is None else None
         else:
-            output = of_machine(root, machine).output
+            output = select_machine_log(root, machine).output
             machines = require_extension("machines", f"the machine {machine}")
             changes = machines.blame_machine_field(root, machine, field, view)
         found = [entry.to_dict() for entry in changes]
@@ -314,18 +327,18 @@ def blame(
             from cli.frame.record_output import print_newest
 
             newest = sorted(found, key=lambda entry: entry["version"])
-            print_newest(output, newest, brief, (_pick_shown_fields, _blame_told), view)
+            print_newest(output, newest, brief, (_pick_shown_fields, _format_blame_line), view)
             return
         one = len(found) == 1
         text = (
             partial(_format_entry, output, found[0])
             if one
-            else partial(_format_page, output, found)
+            else partial(_format_blame_page, output, found)
         )
         output.result(found, text, state=state)
 
 
-def _format_page(output: Output, found: list[dict[str, Any]]) -> str:
+def _format_blame_page(output: Output, found: list[dict[str, Any]]) -> str:
     if len(found) <= _BLAME_SCREEN:
         return format_table(output, found, _COLUMNS)
     first = min(entry["version"] for entry in found)
@@ -343,20 +356,20 @@ def _format_page(output: Output, found: list[dict[str, Any]]) -> str:
 def _pick_shown_fields(entry: dict[str, Any]) -> dict[str, Any]:
     names = ("field", "value", "old", "version", "type", "actor", "agreed_by", "why")
     told = {name: entry[name] for name in names}
-    return {**told, "at": utc_seconds(entry["occurred_at"])}
+    return {**told, "at": truncate_utc_to_seconds(entry["occurred_at"])}
 
 
-def _blame_told(entry: dict[str, Any]) -> str:
+def _format_blame_line(entry: dict[str, Any]) -> str:
     why = f": {entry['why']}" if entry["why"] else ""
     change = f"{_format_value(entry, 'old', 'was_there')} → {_format_value(entry)}"
-    return f"v{entry['version']} {entry['field']} {change}, {_format_person(entry)}{why}"
+    return f"v{entry['version']} {entry['field']} {change}, {_format_change_author(entry)}{why}"
 
 
 def _format_value(entry: dict[str, Any], key: str = "value", there: str = "is_there") -> str:
     return format_compact_json(entry[key]) if entry[there] else "(not there)"
 
 
-def _format_person(entry: dict[str, Any]) -> str:
+def _format_change_author(entry: dict[str, Any]) -> str:
     if entry["agreed_by"] is None:
         return str(entry["actor"])
     return f"{entry['proposed_by']}, agreed by {entry['agreed_by']}"
@@ -367,9 +380,9 @@ _COLUMNS = (
     TableColumn("VALUE", _format_value, 40),
     TableColumn("BEFORE", lambda e: _format_value(e, "old", "was_there"), 24),
     TableColumn("VERSION", lambda e: f"v{e['version']}"),
-    TableColumn("WHEN", lambda e: utc_seconds(e["occurred_at"]) or ""),
+    TableColumn("WHEN", lambda e: truncate_utc_to_seconds(e["occurred_at"]) or ""),
     TableColumn("WHAT", lambda e: e["type"]),
-    TableColumn("WHO", _format_person),
+    TableColumn("WHO", _format_change_author),
     TableColumn("WHY", lambda e: e["why"] or "", 60),
 )
 

@@ -32,20 +32,20 @@ def approve_new_plan(
         return begun
     actor, line = actor_of(settings), f"wfctl amend approve {PLAN}"
     outcome = None
-    if agrees_by_typing(actor, begun.state.consent, "plan", line, key):
+    if has_typed_consent(actor, begun.state.consent, "plan", line, key):
         outcome = approve_typed_plan(root, actor, f"wfctl {command}", key)
     if outcome is None:
         return begun
     return replace(outcome, events=(*begun.events, *outcome.events), planned=begun.planned)
 
 
-def agrees_by_typing(actor: Actor, policy: str, what: str, line: str, key: Path | None) -> bool:
+def has_typed_consent(actor: Actor, policy: str, what: str, line: str, key: Path | None) -> bool:
     """Return whether a person agreed by typing the command at a terminal.
 
     Otherwise, print that the plan or machine waits until a person runs the command ``line``.
     """
     by_signature = policy == "signature"
-    if _is_person(actor) and not (by_signature and key is None):
+    if _is_person_at_terminal(actor) and not (by_signature and key is None):
         return True
     sign = " --key FILE" if by_signature else ""
     print_message(
@@ -55,15 +55,15 @@ def agrees_by_typing(actor: Actor, policy: str, what: str, line: str, key: Path 
     return False
 
 
-def names_signers(settings: Settings, consent: str) -> bool:
+def is_signer_choice_unattended(settings: Settings, consent: str) -> bool:
     """Return whether the signers are chosen by someone who is not a person at a terminal.
 
     This is possible only under the consent policy ``signature``.
     """
-    return consent == "signature" and not _is_person(actor_of(settings))
+    return consent == "signature" and not _is_person_at_terminal(actor_of(settings))
 
 
-def _is_person(actor: Actor) -> bool:
+def _is_person_at_terminal(actor: Actor) -> bool:
     return actor.kind == "user" and sys.stdin.isatty()
 
 

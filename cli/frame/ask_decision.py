@@ -45,7 +45,7 @@ class Decision:
     text: str
 
 
-def dismissal_of(edit: Drift) -> Decision:
+def build_edit_dismissal(edit: Drift) -> Decision:
     """Return the decision to discard a manual edit of a generated file, with the question."""
     from lifecycle.payload.workflow import DriftReverted
 
@@ -67,14 +67,14 @@ def ask_for_agreement(
     saw. ``line`` is the command to type at a terminal. Raises `NeedsConsent` if the person does not
     agree or cannot be asked. Each such refusal is recorded in the log.
     """
-    from service.writing.decision import prove_command
+    from service.writing.decision import build_proven_command
 
     question = _question_of(service, decision)
     try:
         consenter = _choose_consenter(service, decision, line, key)(question.state.consent)
         if not consenter.ask(question):
-            raise _not_agreed(decision)
-        return prove_command(service, question, consenter), question.state.head
+            raise _build_no_consent_error(decision)
+        return build_proven_command(service, question, consenter), question.state.head
     except NeedsConsent as refusal:
         service.writer.record_refusal([decision.command], refusal)
         raise
@@ -108,7 +108,7 @@ def _choose_consenter(
     return under
 
 
-def _not_agreed(decision: Decision) -> NeedsConsent:
+def _build_no_consent_error(decision: Decision) -> NeedsConsent:
     return NeedsConsent(
         f"you did not approve the decision on {decision.subject}, so nothing was recorded."
     )
@@ -143,15 +143,15 @@ def _record_decision(
         return service.handle(command.model_copy(update={"proof": NOBODY}), options=options)
     if options.expected_version not in (None, service.state().head):
         return service.handle(command, options=options)  # raises, because the version differs
-    from service.writing.decision import take_decision
+    from service.writing.decision import ask_and_record_decision
 
     options = replace(options, expected_version=None)  # edits would increase it
     consenter_for = _choose_consenter(service, decision, line, key)
-    outcome = take_decision(
+    outcome = ask_and_record_decision(
         service, lambda: _question_of(service, decision), consenter_for, options, command
     )
     if outcome is None:
-        refusal = _not_agreed(decision)
+        refusal = _build_no_consent_error(decision)
         service.writer.record_refusal([command], refusal)
         raise refusal
     return outcome
@@ -203,7 +203,7 @@ def overruling_of(reason: str | None, key: Path | None) -> Overruling | None:
     return Overruling(reason, key) if reason is not None else None
 
 
-def claims_of(
+def build_claims_checker(
     jobs: JobContext, overruling: Overruling | None, options: WriteOptions
 ) -> ClaimChecker:
     """Return an object that compares claims about jobs with the evidence of their files.
@@ -215,11 +215,11 @@ def claims_of(
     if overruling is None:
         return ClaimChecker(jobs)
     return ClaimChecker(
-        jobs, lambda finding, claim: _build_overruling(jobs, overruling, finding, claim, options)
+        jobs, lambda finding, claim: _ask_for_overruling(jobs, overruling, finding, claim, options)
     )
 
 
-def _build_overruling(
+def _ask_for_overruling(
     jobs: JobContext,
     overruling: Overruling,
     finding: AttemptFinding,

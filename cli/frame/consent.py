@@ -18,7 +18,7 @@ from service.consent import signature
 from service.consent.proof import Policy, build_proof
 from service.errors import InvalidOption, NotFound
 from service.root.atomic_files import system_clock, utc_text
-from service.writing.amendments import check_person
+from service.writing.amendments import check_not_agent
 
 _TERMINAL = "/dev/tty"
 _TRIES = 3
@@ -103,7 +103,7 @@ class PersonConsent:
             return True
         if not is_terminal:
             text = "\n".join([text, *(f"May sign: {one}" for one in question.signers)])
-        return asked_at_terminal(self.actor, question.subject, text, self.wording.approve)
+        return ask_at_terminal(self.actor, question.subject, text, self.wording.approve)
 
     def prove(self, question: ConsentSubject) -> dict[str, Any] | None:
         """Return the proof of consent to record in the log, for example a signature."""
@@ -144,12 +144,12 @@ class PersonConsent:
             ) from None
 
 
-def asked_at_terminal(actor: Actor, subject: str, text: str, command: str) -> bool:
+def ask_at_terminal(actor: Actor, subject: str, text: str, command: str) -> bool:
     """Show a text at the terminal, and return whether the person types y.
 
     Raises `NeedsConsent` if the caller is an agent, or if the process has no terminal.
     """
-    check_person(actor, subject)
+    check_not_agent(actor, subject)
     try:
         terminal = os.open(_TERMINAL, os.O_RDWR | os.O_NOCTTY)
     except OSError as error:

@@ -23,18 +23,18 @@ from cli.frame.options import (
     NOT_FOUND,
     REFUSED,
     USAGE,
-    value_of,
+    find_option_value,
 )
 from cli.settings import Format, Settings
-from cli.terminal.output import as_json, build_failure, escape_json, print_message
+from cli.terminal.output import build_failure, escape_json, format_json_for_output, print_message
 from eventstore import errors as log
-from eventstore.disk_space import is_no_room, reason_of
+from eventstore.disk_space import describe_os_error, is_disk_full_error
 from lifecycle import errors as rules
 from reconciler import errors as jobs
 from service import errors as use
 from service.root.root import MARKER
 from service.root.trusted_databases import UntrustedDatabase
-from wording import Coded
+from wording import CodedError
 
 if TYPE_CHECKING:
     from projections.words.text import NextAction
@@ -108,13 +108,13 @@ def report_error(error: Exception, arguments: list[str]) -> int:
         return _print_error(arguments, "aborted", "aborted", {}, FAILED)
     if os.environ.get("WFCTL_DEBUG") == "1":
         traceback.print_exception(error)
-    if isinstance(error, Coded):
+    if isinstance(error, CodedError):
         code, actions = exit_code(error), []
         if isinstance(error, _REFUSALS):
-            actions = _leading_on(arguments)
+            actions = _suggest_next_actions(arguments)
         return _print_error(arguments, error.code, error.message, error.data, code, actions)
     if isinstance(error, OSError):
-        said = _told_by_system(error)
+        said = _format_system_error(error)
         return _print_error(
             arguments, _OF_SYSTEM.get(error.errno or 0, "os_error"), said, {}, FAILED
         )
@@ -125,16 +125,18 @@ def report_error(error: Exception, arguments: list[str]) -> int:
     return _print_error(arguments, "internal", message, {}, FAILED)
 
 
-def _told_by_system(error: OSError) -> str:
+def _format_system_error(error: OSError) -> str:
     """Return a message for an error of the operating system, such as a full disk."""
-    if is_no_room(error) and error.filename:
-        return f"{reason_of(error)}. All confirmed changes are recorded."
+    if is_disk_full_error(error) and error.filename:
+        return f"{describe_os_error(error)}. All confirmed changes are recorded."
     where = f" ({error.filename})" if error.filename else ""
     said = f"{error.strerror or error}{where}. All confirmed changes are recorded."
-    return said + (_how_to_share(error.filename) if isinstance(error, PermissionError) else "")
+    return said + (
+        _explain_folder_sharing(error.filename) if isinstance(error, PermissionError) else ""
+    )
 
 
-def _how_to_share(path: object) -> str:
+def _explain_folder_sharing(path: object) -> str:
     """Return a sentence with the owner of a workflow folder and the commands to share it.
 
     ``path`` is a file that this user cannot access. Return an empty string if the user owns the
@@ -170,18 +172,18 @@ def _is_folder(path: Path) -> bool:
         return False
 
 
-def _leading_on(arguments: list[str]) -> list[NextAction]:
+def _suggest_next_actions(arguments: list[str]) -> list[NextAction]:
     """Return the most important next actions after wfctl refused a command.
 
     Return an empty list if the workflow cannot be read.
     """
-    from cli.frame.workspace import reading_of
+    from cli.frame.workspace import open_workflow_for_reading
 
-    root = value_of(arguments, "--root")
+    root = find_option_value(arguments, "--root")
     folder = Path(root) if root is not None else None
-    settings = Settings(folder, value_of(arguments, "--database-url"))
+    settings = Settings(folder, find_option_value(arguments, "--database-url"))
     try:
-        with reading_of(settings) as workflow:
+        with open_workflow_for_reading(settings) as workflow:
             from reconciler.files.freshness import find_log_differences
 
             state = workflow.state()
@@ -210,8 +212,10 @@ def _print_error(
     exit_: int,
     actions: Sequence[NextAction] = (),
 ) -> int:
-    if value_of(arguments, "-o", "--output") == Format.JSON:
-        document = as_json(build_failure(code, message, data, [one.to_dict() for one in actions]))
+    if find_option_value(arguments, "-o", "--output") == Format.JSON:
+        document = format_json_for_output(
+            build_failure(code, message, data, [one.to_dict() for one in actions])
+        )
         print(escape_json(document))
     else:
         print_message(f"wfctl: {message}")

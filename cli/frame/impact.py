@@ -6,11 +6,16 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lifecycle.rules.impact import ApprovalForecast, Impact, forecast_approval, stages_by_task
+from lifecycle.rules.impact import (
+    ApprovalForecast,
+    Impact,
+    find_partly_recomputed_sweeps,
+    forecast_approval,
+)
 from lifecycle.words.mandates import format_count
 from lifecycle.words.scripts import is_digest, omit_missing_init_script
 from projections.words.amendments import format_changes, format_targets
-from projections.words.text import spell_unseen, told_span
+from projections.words.text import format_two_unit_duration, spell_unseen
 from service.writing.amendments import AmendmentQuestion
 
 if TYPE_CHECKING:
@@ -62,7 +67,9 @@ def forecast_effects(
     # Check the inputs only of stages that will start again. A running attempt that continues has
     # already read its inputs.
     read = [id_ for id_ in impact.affected if id_ in state.stages and id_ not in impact.going_on]
-    in_place = find_tasks_with_results(root, state, stages_by_task(state, amendment, impact))
+    in_place = find_tasks_with_results(
+        root, state, find_partly_recomputed_sweeps(state, amendment, impact)
+    )
     return forecast_approval(
         state, amendment, impact, find_changed_inputs(root, state, read), in_place
     )
@@ -75,7 +82,9 @@ def format_forecast(sight: ApprovalForecast) -> list[str]:
         lines.append(f"Can no longer start: {', '.join(sight.blocked)}")
     if sight.again:
         took = [
-            stage if seconds is None else f"{stage} (the last run took {told_span(seconds)})"
+            stage
+            if seconds is None
+            else f"{stage} (the last run took {format_two_unit_duration(seconds)})"
             for stage, seconds in sight.again
         ]
         lines.append(f"Runs again from the start: {', '.join(took)}")
@@ -88,18 +97,18 @@ def format_forecast(sight: ApprovalForecast) -> list[str]:
         since = f"changed since the last attempt of {stage} read it"
         lines.append(f"{', '.join(paths)}: {since}, so all its tasks run again")
     for one in sight.tasks:
-        time = f" (about {told_span(one.seconds)})" if one.seconds else ""
+        time = f" (about {format_two_unit_duration(one.seconds)})" if one.seconds else ""
         judged = f"{one.judged:,} checked again, " if one.judged else ""
         aside = f", {one.aside:,} removed (their folders are kept)" if one.aside else ""
         lines.append(
             f"Tasks of {one.stage}: {one.kept:,} kept, {judged}{one.computed:,} computed"
             f"{time}{aside}"
         )
-    lines += [line for one in sight.loops for line in _of_loop(one)]
+    lines += [line for one in sight.loops for line in _format_loop_forecast(one)]
     return [*lines, *(f"Less work: {way}" for way in sight.cheaper)]
 
 
-def _of_loop(ahead: LoopForecast) -> Iterator[str]:
+def _format_loop_forecast(ahead: LoopForecast) -> Iterator[str]:
     left, over = ahead.goes_on, "ended " if ahead.was_over else ""
     loop = f"The loop {ahead.loop} ({over}in round {ahead.round})"
     if left is not None and left.rounds:
@@ -137,12 +146,12 @@ def list_consequences(impact: Impact) -> list[str]:
         phrases.append(f"lets {stage} ({attempt}) continue and checks it by the new criteria")
     phrases += [f"moves {stage}/ to {folder}/" for stage, folder in impact.kept.items()]
     if impact.seconds:
-        span = told_span(sum(impact.seconds.values()))
+        span = format_two_unit_duration(sum(impact.seconds.values()))
         phrases.append(f"repeats computations that took {span}")
     return phrases or ["no result is affected"]
 
 
-def with_pins(document: Any, root: Path) -> Any:
+def pin_scripts_of_plan(document: Any, root: Path) -> Any:
     """Return a plan with the script digests that ``session_config.pin: scripts`` asks for.
 
     The word ``scripts`` is replaced by the digest of each current script. Any other plan is
@@ -151,13 +160,19 @@ def with_pins(document: Any, root: Path) -> Any:
     config = document.get("session_config") if isinstance(document, dict) else None
     if not isinstance(config, dict) or config.get("pin") != "scripts":
         return document
-    from service.consent.scripts import scripts_of
+    from service.consent.scripts import find_script_digests
 
     bare = {**document, "session_config": {**config, "pin": {}}}
-    return {**bare, "session_config": {**config, "pin": scripts_of(root, begun_with(bare, root))}}
+    return {
+        **bare,
+        "session_config": {
+            **config,
+            "pin": find_script_digests(root, build_initial_state(bare, root)),
+        },
+    }
 
 
-def begun_with(document: Any, root: Path) -> Workflow:
+def build_initial_state(document: Any, root: Path) -> Workflow:
     """Return the state that a workflow with this plan would have at its start.
 
     Raises `InvalidPlan` if the plan is invalid.
@@ -166,5 +181,7 @@ def begun_with(document: Any, root: Path) -> Workflow:
     from service.writing.workflow_service import planned_state
 
     now = "1970-01-01T00:00:00.000000Z"
-    command: Payload = build_creation_payload(with_pins(document, root), created=now, root={})
+    command: Payload = build_creation_payload(
+        pin_scripts_of_plan(document, root), created=now, root={}
+    )
     return planned_state(((command, now),))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from heapq import merge
 from typing import Any
 
-from cli.frame.workspace import Reading, build_entry
+from cli.frame.workspace import OpenedWorkflow, build_entry
 from eventstore.event import RecordedEvent
 from service.errors import InvalidOption
 from service.reading.log import Selection
@@ -20,7 +20,7 @@ Entry = dict[str, Any]
 
 
 def entries_of(
-    root: Reading, machine: str, view: Moment | None, wanted: Selection
+    root: OpenedWorkflow, machine: str, view: Moment | None, wanted: Selection
 ) -> Iterator[Entry]:
     """Yield the log entries of a machine, formatted for people.
 
@@ -43,7 +43,7 @@ def list_entries(
             yield {**found, "machine": machine, "position": event.position}
 
 
-def entries_of_all(root: Reading, view: Moment | None, wanted: Selection) -> Iterator[Entry]:
+def entries_of_all(root: OpenedWorkflow, view: Moment | None, wanted: Selection) -> Iterator[Entry]:
     """Yield the log entries of all machines, in the order in which they were recorded.
 
     Raises `InvalidOption` if the moment is valid for a single log only.
@@ -53,7 +53,7 @@ def entries_of_all(root: Reading, view: Moment | None, wanted: Selection) -> Ite
     return merge(*each, key=lambda entry: entry["position"])
 
 
-def events_of_all(root: Reading, view: Moment | None) -> Iterator[RecordedEvent]:
+def events_of_all(root: OpenedWorkflow, view: Moment | None) -> Iterator[RecordedEvent]:
     """Yield the events of all machines, in the order in which they were recorded.
 
     Raises `InvalidOption` if the moment is valid for a single log only.
@@ -62,7 +62,7 @@ def events_of_all(root: Reading, view: Moment | None) -> Iterator[RecordedEvent]
     return merge(*each, key=lambda event: event.position)
 
 
-def check_is_of_all(view: Moment) -> None:
+def check_moment_for_all_machines(view: Moment) -> None:
     """Raise `InvalidOption` if a moment cannot apply to several machines together.
 
     A session or a version number belongs to a single log. Version 0 is allowed, because it means
@@ -80,13 +80,13 @@ def check_is_of_all(view: Moment) -> None:
         )
 
 
-def _logs_of_all(root: Reading, view: Moment | None) -> list[StreamLog[Any]]:
+def _logs_of_all(root: OpenedWorkflow, view: Moment | None) -> list[StreamLog[Any]]:
     if view is not None:
-        check_is_of_all(view)
+        check_moment_for_all_machines(view)
     return [root.machine(id_) for id_ in list_machines_in_store(root.log.store)]
 
 
-def document_of(root: Reading, machine: str, view: Moment | None) -> tuple[int, Entry]:
+def document_of(root: OpenedWorkflow, machine: str, view: Moment | None) -> tuple[int, Entry]:
     """Return the version and the state of a machine, now or at an earlier moment.
 
     The state is one JSON document.

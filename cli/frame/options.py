@@ -152,7 +152,7 @@ def parse_moment_options(at: str | None, known_at: str | None) -> Moment | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Together:
+class OptionGroup:
     """A group of options that a command function receives as a single value.
 
     ``options`` maps each option name to the option and its default. ``value`` builds the single
@@ -167,17 +167,18 @@ _KEYED = {"dry_run": (DryRun, False), "command_id": (CommandId, None)}
 #: Options that every command which writes to the log accepts.
 Writes = Annotated[
     "WriteOptions",
-    Together(_write_options, {**_KEYED, "expected_version": (ExpectedVersion, None)}),
+    OptionGroup(_write_options, {**_KEYED, "expected_version": (ExpectedVersion, None)}),
 ]
-KeyedWrites = Annotated["WriteOptions", Together(_write_options, _KEYED)]
+KeyedWrites = Annotated["WriteOptions", OptionGroup(_write_options, _KEYED)]
 #: Options for an earlier moment. The value is None for the current moment.
 AsOf = Annotated[
-    "Moment | None", Together(parse_moment_options, {"at": (At, None), "known_at": (KnownAt, None)})
+    "Moment | None",
+    OptionGroup(parse_moment_options, {"at": (At, None), "known_at": (KnownAt, None)}),
 ]
 #: The option group `AsOf` with the additional option names of `Until`.
 AsOfUntil = Annotated[
     "Moment | None",
-    Together(parse_moment_options, {"at": (Until, None), "known_at": (KnownAt, None)}),
+    OptionGroup(parse_moment_options, {"at": (Until, None), "known_at": (KnownAt, None)}),
 ]
 
 
@@ -190,7 +191,7 @@ def expand_option_groups(function: Callable[..., Any]) -> Callable[..., Any]:
     found = signature(function, eval_str=True)
     plain: list[Parameter] = []
     last: list[Parameter] = []
-    made: dict[str, Together] = {}
+    made: dict[str, OptionGroup] = {}
     for parameter in found.parameters.values():
         if isinstance(told := parameter.default, ParameterInfo):
             # Commands declare an option as the default value of a parameter. typer expects the
@@ -201,7 +202,7 @@ def expand_option_groups(function: Callable[..., Any]) -> Callable[..., Any]:
                 default=False if kind is bool and given is None else given,
             )
         told = getattr(parameter.annotation, "__metadata__", (None,))[0]
-        if isinstance(told, Together):
+        if isinstance(told, OptionGroup):
             made[parameter.name] = told
             each = told.options.items()
             (last if parameter.default is Parameter.empty else plain).extend(
@@ -265,7 +266,7 @@ def move_global_options_first(arguments: list[str]) -> list[str]:
     return first + rest
 
 
-def value_of(arguments: list[str], *names: str) -> str | None:
+def find_option_value(arguments: list[str], *names: str) -> str | None:
     """Return the value of an option in a command line, or None if it is missing.
 
     The global options must be at the start. If the option occurs several times, the last value is

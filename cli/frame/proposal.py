@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from lifecycle.fold.evolve import KEYED
 from lifecycle.plan.fields import ALIKE
-from lifecycle.rules.amendable import changes_of, kind_of_changes
+from lifecycle.rules.amendable import build_changes_from_paths, required_amendment_type
 from lifecycle.rules.decide import payload_of
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.parameters import PARAMETERS_OF_WFCTL
@@ -89,7 +89,7 @@ def read_proposal(source: str) -> AskedChanges:
     return replace(asked, taken=tuple(asked.taken))
 
 
-def with_pins(asked: AskedChanges, root: Path, state: Workflow) -> AskedChanges:
+def pin_scripts_of_proposal(asked: AskedChanges, root: Path, state: Workflow) -> AskedChanges:
     """Return a proposal in which ``session_config.pin=scripts`` is replaced by digests.
 
     The word ``scripts`` is replaced by the digest of each current script. Any other proposal is
@@ -97,12 +97,14 @@ def with_pins(asked: AskedChanges, root: Path, state: Workflow) -> AskedChanges:
     """
     if asked.settings.get(PIN) != SCRIPTS:
         return asked
-    from service.consent.scripts import scripts_of
+    from service.consent.scripts import find_script_digests
 
-    return replace(asked, settings={**asked.settings, PIN: scripts_of(root, state)})
+    return replace(asked, settings={**asked.settings, PIN: find_script_digests(root, state)})
 
 
-def of_each(state: Workflow, asked: AskedChanges, stages: list[str]) -> list[AskedChanges]:
+def split_changes_by_stage(
+    state: Workflow, asked: AskedChanges, stages: list[str]
+) -> list[AskedChanges]:
     """Split the requested changes, and return one proposal for each affected stage.
 
     A change without a stage applies to each of ``stages``. Raises `InvalidOption` if a change does
@@ -123,10 +125,13 @@ def of_each(state: Workflow, asked: AskedChanges, stages: list[str]) -> list[Ask
             f"field, for example --set {word}."
         )
     targets: list[str | None] = [*named, *(stage for stage in own if stage not in named)] or [None]
-    return [_of_one(state, asked, stage, [*of_all, *own.get(str(stage), [])]) for stage in targets]
+    return [
+        _build_stage_changes(state, asked, stage, [*of_all, *own.get(str(stage), [])])
+        for stage in targets
+    ]
 
 
-def _of_one(
+def _build_stage_changes(
     state: Workflow, asked: AskedChanges, stage: str | None, words: list[str]
 ) -> AskedChanges:
     target = state.stage(stage) if stage is not None else state
@@ -137,7 +142,7 @@ def _of_one(
             raise InvalidOption(
                 f"the value {word!r} of the option --set does not have the form PATH=VALUE."
             )
-        settings[path] = _as_before(_parse_value(text), text, value_at(target, path))
+        settings[path] = _convert_to_old_type(_parse_value(text), text, value_at(target, path))
     return replace(asked, stage=stage, settings=settings)
 
 
@@ -150,7 +155,7 @@ def value_at(target: Any, path: str) -> Any:
     return found
 
 
-def _as_before(value: Any, text: str, before: Any) -> Any:
+def _convert_to_old_type(value: Any, text: str, before: Any) -> Any:
     """Convert a new value to the type of the old value, if this loses nothing.
 
     For example, ``2`` becomes ``2.0`` if the old value is a float. Otherwise, return the value
@@ -163,7 +168,7 @@ def _as_before(value: Any, text: str, before: Any) -> Any:
     return float(value) if isinstance(before, float) and type(value) is int else value
 
 
-def list_doubts(state: Workflow, each: list[AskedChanges]) -> Iterator[str]:
+def list_change_warnings(state: Workflow, each: list[AskedChanges]) -> Iterator[str]:
     """Yield a warning for each requested change that may be a mistake.
 
     The warnings concern values of a new type, new parameters with a name similar to a known one,
@@ -181,7 +186,7 @@ def list_doubts(state: Workflow, each: list[AskedChanges]) -> Iterator[str]:
                 for key, leaf in leaves
                 if isinstance(leaf, dict) and "new" in leaf
             ]
-        yield from _unchanged_check(target, of, {path for path, _ in new})
+        yield from _find_unchanged_check(target, of, {path for path, _ in new})
         for path, value in new:
             before = value_at(target, path)
             if before is None:
@@ -193,7 +198,7 @@ def list_doubts(state: Workflow, each: list[AskedChanges]) -> Iterator[str]:
                 )
 
 
-def _unchanged_check(target: Workflow | Stage, of: str, paths: set[str]) -> Iterator[str]:
+def _find_unchanged_check(target: Workflow | Stage, of: str, paths: set[str]) -> Iterator[str]:
     """Yield a warning if the success criteria change, but the check of them does not."""
     if not isinstance(target, Stage) or "success_criteria" not in paths:
         return
@@ -231,12 +236,12 @@ _TYPES = {
 
 def _parse_value(text: str) -> Any:
     try:
-        return json.loads(text, parse_constant=_no_constant)
+        return json.loads(text, parse_constant=_reject_json_constant)
     except ValueError:
         return text
 
 
-def _no_constant(name: str) -> None:
+def _reject_json_constant(name: str) -> None:
     raise ValueError(f"{name} is not a valid JSON number")
 
 
@@ -261,14 +266,14 @@ def command_of(state: Workflow, asked: AskedChanges) -> Payload:
     `InvalidOption` if there is no change.
     """
     target = state.stage(asked.stage) if asked.stage is not None else state
-    changes = {**asked.changes, **changes_of(target, asked.settings, asked.taken)}
+    changes = {**asked.changes, **build_changes_from_paths(target, asked.settings, asked.taken)}
     kind = asked.kind or ("stage_insert" if asked.insert is not None else None)
     if kind is None and not changes:
         raise InvalidOption(
             "the proposal contains no change. Describe the change with --set, --insert, --type "
             "or --from."
         )
-    kind = kind or kind_of_changes(changes)
+    kind = kind or required_amendment_type(changes)
     return payload_of(
         "amendment.proposed",
         {

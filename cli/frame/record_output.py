@@ -40,7 +40,7 @@ Record = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class RecordFormat:
     """The output format of a record: selected fields, or a template with ``{field}``."""
 
     fields: tuple[str, ...] = ()
@@ -76,7 +76,7 @@ class Shape:
         return _PLACE.sub(place, self.template or "")
 
 
-def shape_of(output: Output, fields: str | None, template: str | None) -> Shape:
+def build_record_format(output: Output, fields: str | None, template: str | None) -> RecordFormat:
     """Return the output format that the options request.
 
     Raises `InvalidOption` if the options exclude each other.
@@ -87,10 +87,10 @@ def shape_of(output: Output, fields: str | None, template: str | None) -> Shape:
             "Remove these options."
         )
     names = tuple(name.strip() for name in fields.split(",")) if fields else ()
-    return Shape(names, template)
+    return RecordFormat(names, template)
 
 
-def own_form(brief: int | None, others: dict[str, object]) -> None:
+def check_brief_format(brief: int | None, others: dict[str, object]) -> None:
     """Raise `InvalidOption` if --brief is combined with another output format option."""
     given = [name for name, value in others.items() if value]
     if brief is not None and given:

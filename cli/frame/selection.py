@@ -6,13 +6,13 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-from cli.frame.options import Text, Texts, Together, option
+from cli.frame.options import OptionGroup, Text, Texts, option
 from cli.frame.record_output import Record
 from service.reading.log import Selection
 from service.reading.point_in_history import Moment, parse_moment
 
 if TYPE_CHECKING:
-    from cli.frame.workspace import Reading
+    from cli.frame.workspace import OpenedWorkflow
 
 _WANTED = {
     "type_": Annotated[
@@ -74,7 +74,7 @@ Follow = Annotated[
 ]
 
 
-class Chosen(NamedTuple):
+class EventOptions(NamedTuple):
     """The options that select events, for example by type, stage, session or time."""
 
     types: list[str] | None = None
@@ -86,7 +86,7 @@ class Chosen(NamedTuple):
     until: str | None = None
     grep: str | None = None
 
-    def of(self, root: Reading) -> Selection:
+    def of(self, root: OpenedWorkflow) -> Selection:
         """Return the selection of events that these options describe."""
         return Selection(
             types=tuple(self.types or ()),
@@ -100,7 +100,7 @@ class Chosen(NamedTuple):
         )
 
 
-def _resolve_bound(root: Reading, text: str | None) -> Moment | None:
+def _resolve_bound(root: OpenedWorkflow, text: str | None) -> Moment | None:
     """Return the moment at which a range of events starts or ends, or None for no limit.
 
     A session means the last log version of the session.
@@ -109,15 +109,17 @@ def _resolve_bound(root: Reading, text: str | None) -> Moment | None:
         return None
     moment = parse_moment(text)
     if root.is_of_all_machines:
-        from cli.frame.machine_history import check_is_of_all
+        from cli.frame.machine_history import check_moment_for_all_machines
 
-        check_is_of_all(moment)
+        check_moment_for_all_machines(moment)
         return moment
     return root.log.resolved(moment)
 
 
-ALL = Chosen()
-Wanted = Annotated[Chosen, Together(Chosen, {name: (kind, None) for name, kind in _WANTED.items()})]
+ALL = EventOptions()
+Wanted = Annotated[
+    EventOptions, OptionGroup(EventOptions, {name: (kind, None) for name, kind in _WANTED.items()})
+]
 
 
 def select_newest(records: Iterable[Record], limit: int | None, reverse: bool) -> Iterable[Record]:

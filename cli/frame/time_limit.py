@@ -21,7 +21,7 @@ _LOOK, _GRACE = 0.1, 1.0
 _END: Any = object()
 
 
-class Watch:
+class StepTimeLimit:
     """Limits the time of each step of an answer, and calls ``give_up`` after the limit.
 
     A separate thread checks the time, because the main thread may be blocked in a database call.

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from cli.settings import Settings, actor_of
-from cli.terminal.output import LogStanding, Output, print_message
+from cli.terminal.output import LastEventInfo, Output, print_message
 from eventstore.chain import Schema
 from eventstore.errors import NOT_KNOWN, TO_DO, SchemaError
-from eventstore.private_files import has_password, is_server
-from lifecycle.payload.check_data import find_misfit
+from eventstore.private_files import has_password, is_postgres_url
+from lifecycle.payload.check_data import fill_defaults_and_find_misfit
 from lifecycle.payload.event_types import UPCASTERS, VERSIONS
 from service.errors import InvalidOption, NoRoot
 from service.root.atomic_files import system_instant
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
     from service.reading.stream_log import StreamLog
     from service.writing.workflow_service import Service
 
-SCHEMA = Schema(VERSIONS, UPCASTERS, find_misfit)
+SCHEMA = Schema(VERSIONS, UPCASTERS, fill_defaults_and_find_misfit)
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class OpenedWorkflow:
     """An opened workflow for commands that only read."""
 
     root: Root
@@ -80,9 +80,9 @@ def describe_entry(event: RecordedEvent, state: Workflow) -> dict[str, Any] | No
 
     ``state`` is the state of the workflow after the event.
     """
-    from projections.files.progress_log import format_message
+    from projections.files.progress_log import format_line_without_time
 
-    text = format_message(event, state)
+    text = format_line_without_time(event, state)
     return build_entry(event, text) if text is not None else None
 
 
@@ -101,19 +101,21 @@ def build_entry(event: RecordedEvent, text: str) -> dict[str, Any]:
     }
 
 
-def get_log_standing(log: StreamLog[Any], workflow: str | None, view: Moment | None) -> LogStanding:
+def read_last_event_info(
+    log: StreamLog[Any], workflow: str | None, view: Moment | None
+) -> LastEventInfo:
     """Return the version and position of a log's last event, now or at an earlier moment.
 
     ``workflow`` is the id of the workflow.
     """
     if view is None:
         head = log.store.head(log.stream)
-        return LogStanding(workflow, head.version, head.position) if head else LogStanding()
+        return LastEventInfo(workflow, head.version, head.position) if head else LastEventInfo()
     state = log.state(view)
     if state is None:
-        return LogStanding()
+        return LastEventInfo()
     seen = next(iter(log.store.raw(log.stream, after=state.head - 1, upto=state.head)))
-    return LogStanding(workflow, state.head, seen.position)
+    return LastEventInfo(workflow, state.head, seen.position)
 
 
 def settings_of(context: typer.Context) -> Settings:
@@ -133,12 +135,12 @@ def _open_root_for(settings: Settings, machine: str | None) -> tuple[Root, Confi
     # Print a warning if the caller is in another Git work tree. Agents that work on tasks of a
     # machine use such work trees on purpose, so skip the warning for machines.
     if machine is None and settings.root is None:
-        _tell_of_work_tree(settings.start, found[0].path)
+        _warn_other_work_tree(settings.start, found[0].path)
     return found
 
 
 @cache
-def _tell_of_work_tree(start: Path, root: Path) -> None:
+def _warn_other_work_tree(start: Path, root: Path) -> None:
     from service.root.work_tree import other_work_tree
 
     if other_work_tree(start, root) is not None:
@@ -168,24 +170,26 @@ def require_work_tree_of_root(context: typer.Context) -> None:
 
 def open_for_reading(
     context: typer.Context, machine: str | None = None
-) -> AbstractContextManager[Reading]:
+) -> AbstractContextManager[OpenedWorkflow]:
     """Open the workflow folder for reading, without a lock.
 
     Raises `NoRoot` if no workflow folder is found, and `StateNotFound` for an unknown machine.
     """
-    return reading_of(settings_of(context), machine)
+    return open_workflow_for_reading(settings_of(context), machine)
 
 
 @contextmanager
-def reading_of(settings: Settings, machine: str | None = None) -> Iterator[Reading]:
+def open_workflow_for_reading(
+    settings: Settings, machine: str | None = None
+) -> Iterator[OpenedWorkflow]:
     """Open the workflow folder that the settings name, for reading."""
     from service.reading.log import WorkflowLog
 
     root, config = _open_root_for(settings, machine)
     with closing(open_root_log(root, read_only=True, as_is=settings.as_is)) as store:
         log = WorkflowLog(store, config.stream, root.path)
-        output = Output(settings, partial(get_log_standing, log, config.workflow), root, log)
-        yield Reading(root, config, log, output)
+        output = Output(settings, partial(read_last_event_info, log, config.workflow), root, log)
+        yield OpenedWorkflow(root, config, log, output)
 
 
 @contextmanager
@@ -202,19 +206,22 @@ def open_for_writing(
     from service.writing.workflow_service import Service
 
     settings = settings_of(context)
-    with acting_in(settings, dry_run) as (root, config, store, actor):
+    with open_log_for_writing(settings, dry_run) as (root, config, store, actor):
         log = WorkflowLog(store, config.stream, root.path)
         service = Service(root, log, actor)
         if not dry_run:
-            log.approvals.require_not_swapped()
+            log.approvals.require_no_pin_conflict()
         if not (dry_run or anywhere):
             service.settle_place(settings.root_is)
             _remember_root(root)
-        yield service, Output(settings, partial(get_log_standing, log, config.workflow), root, log)
+        yield (
+            service,
+            Output(settings, partial(read_last_event_info, log, config.workflow), root, log),
+        )
 
 
 @contextmanager
-def acting_in(
+def open_log_for_writing(
     settings: Settings, dry_run: bool, machine: str | None = None
 ) -> Iterator[tuple[Root, Config, EventStore, Actor]]:
     """Open the log of a workflow folder for writing, or only for reading in a dry run.
@@ -222,7 +229,7 @@ def acting_in(
     Yield the folder, its configuration, the event store and the author of the changes. Raises the
     same errors as `open_for_reading`.
     """
-    require_checked(settings)
+    require_no_as_is_option(settings)
     root, config = _open_root_for(settings, machine)
     actor = actor_of(settings)
     with closing(open_root_log(root, read_only=dry_run, strict=True)) as store:
@@ -230,7 +237,7 @@ def acting_in(
 
 
 @contextmanager
-def tidying_up() -> Iterator[None]:
+def convert_signals_to_exit() -> Iterator[None]:
     """Convert SIGTERM and SIGHUP into SystemExit, so that the block can clean up.
 
     A signal that the process already ignores, for example under nohup, stays ignored.
@@ -255,7 +262,7 @@ def _remember_root(root: Root) -> None:
     remember_root(root.path)
 
 
-def require_checked(settings: Settings) -> None:
+def require_no_as_is_option(settings: Settings) -> None:
     """Raise `InvalidOption` if a command that writes has the option --as-is.
 
     With this option, wfctl would read the log without checking it.
@@ -281,7 +288,9 @@ def open_root_log(
         print_message("wfctl: the log is shown without being checked")
     return open_log(
         root.address,
-        schema=SCHEMA if strict or not read_only else replace(SCHEMA, unknown=_telling_once()),
+        schema=SCHEMA
+        if strict or not read_only
+        else replace(SCHEMA, unknown=_build_unknown_event_printer()),
         clock=system_instant,
         read_only=read_only,
         as_is=as_is,
@@ -289,7 +298,7 @@ def open_root_log(
     )
 
 
-def _telling_once() -> Callable[[SchemaError], None]:
+def _build_unknown_event_printer() -> Callable[[SchemaError], None]:
     """Return a function that prints a note about an unknown event.
 
     It prints only one note for each log and event type.
@@ -310,13 +319,13 @@ def _telling_once() -> Callable[[SchemaError], None]:
 
 def journal_of(root: Root) -> Journal | None:
     """Return the journal mode of an SQLite log, or None for a log on a database server."""
-    from eventstore.sqlite.connection import journal_for
+    from eventstore.sqlite.connection import choose_journal_settings
 
     address = root.address
-    return journal_for(address, root.journal) if isinstance(address, Path) else None
+    return choose_journal_settings(address, root.journal) if isinstance(address, Path) else None
 
 
-def address_here(context: typer.Context) -> Path | str:
+def find_log_address(context: typer.Context) -> Path | str:
     """Return the address of the log of the current workflow folder.
 
     Without a workflow folder, return the URL of the database server from the options. Raises
@@ -326,7 +335,7 @@ def address_here(context: typer.Context) -> Path | str:
     try:
         return open_root(settings.start, settings.database_url, settings.journal)[0].address
     except NoRoot:
-        if settings.database_url is None or not is_server(settings.database_url):
+        if settings.database_url is None or not is_postgres_url(settings.database_url):
             raise
         return settings.database_url
 
@@ -340,12 +349,12 @@ def create_log(root: Root) -> EventStore:
     return open_root_log(root, read_only=False)
 
 
-def tell_of_password(url: str | None) -> None:
+def warn_password_not_stored(url: str | None) -> None:
     """Print a note if a database URL contains a password.
 
     The note states that wfctl does not store the password, and where the user can store it.
     """
-    if url is not None and is_server(url) and has_password(url):
+    if url is not None and is_postgres_url(url) and has_password(url):
         print_message(
             "wfctl: the password is not kept in config.toml; put it into ~/.pgpass, PGPASSWORD or "
             "WFCTL_DATABASE_URL"
@@ -357,12 +366,14 @@ def open_job_runner(
     context: typer.Context, dry_run: bool = False
 ) -> Iterator[tuple[JobContext, Output]]:
     """Open the workflow for writing, together with the object that runs its jobs."""
-    from cli.terminal.progress_messages import Talk
+    from cli.terminal.progress_messages import ProgressPrinter
     from reconciler.context import JobContext
     from reconciler.dpdispatcher.late_runner import late_runner
 
     with open_for_writing(context, dry_run) as (service, output):
-        talk = Talk(settings_of(context), lambda: service.log.stream.removeprefix(WORKFLOW))
+        talk = ProgressPrinter(
+            settings_of(context), lambda: service.log.stream.removeprefix(WORKFLOW)
+        )
         jobs = JobContext(service, late_runner(), talk.say, talk.tell)
         try:
             yield replace(jobs, waits=partial(talk.waits, jobs)), output

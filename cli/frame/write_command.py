@@ -11,7 +11,7 @@ import typer
 
 from cli.frame.workspace import open_for_writing, open_job_runner
 from cli.terminal.output import Output
-from projections.files.progress_log import format_message
+from projections.files.progress_log import format_line_without_time
 from service.errors import AlreadyThere
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def issue_command(
     write_commands(context, options, payload_of(type_, values))
 
 
-def write_through_jobs(
+def run_action_and_print_outcome(
     context: typer.Context, options: WriteOptions, act: Callable[[JobContext], Outcome]
 ) -> None:
     """Run ``act`` with the job runner, and print the recorded events."""
@@ -51,7 +51,7 @@ def write_through_jobs(
         print_outcome(output, act(jobs), options)
 
 
-def write_claims(
+def record_checked_claims(
     context: typer.Context,
     options: WriteOptions,
     *commands: Payload,
@@ -65,11 +65,11 @@ def write_claims(
     if not any(command.type in _CLAIMS for command in commands):
         write_commands(context, options, *commands)
         return
-    from cli.frame.ask_decision import claims_of
+    from cli.frame.ask_decision import build_claims_checker
     from reconciler.control.stop_jobs import require_version
 
     with open_job_runner(context, options.dry_run) as (jobs, output):
-        claims = claims_of(jobs, overruling, options)
+        claims = build_claims_checker(jobs, overruling, options)
         first = jobs.service.first_answer(options, *commands)
         for command in commands if first is None else ():
             if command.type in _CLAIMS:
@@ -126,10 +126,10 @@ def events_of(outcome: Outcome, options: WriteOptions) -> list[dict[str, Any]]:
 
 def list_planned_files(outcome: Outcome, options: WriteOptions) -> dict[str, list[str]]:
     """Return the generated files that a dry run would write, or an empty dict."""
-    return {"files": _files_shown(outcome)} if options.dry_run else {}
+    return {"files": _list_files_to_update(outcome)} if options.dry_run else {}
 
 
-def _files_shown(outcome: Outcome) -> list[str]:
+def _list_files_to_update(outcome: Outcome) -> list[str]:
     from projections.files import progress_log, state_document
 
     if not outcome.planned:
@@ -149,10 +149,10 @@ def _format_lines(outcome: Outcome, options: WriteOptions) -> list[str]:
             f"would append v{head + number} {payload.type}: {_get_subject(payload)}"
             for number, (payload, _) in enumerate(outcome.planned, 1)
         ]
-        written = [f"would write {name}" for name in _files_shown(outcome)]
+        written = [f"would write {name}" for name in _list_files_to_update(outcome)]
         return [*appended, *written] or ["nothing to append"]
     lines = [
-        f"v{event.version} {format_message(event, outcome.state) or event.type}"
+        f"v{event.version} {format_line_without_time(event, outcome.state) or event.type}"
         for event in outcome.events
     ]
     if outcome.repeated:

@@ -40,7 +40,7 @@ def write_options(command: Any, context: Any, formatter: Any) -> None:
     """Write the arguments and options of a command, each with a placeholder for its value."""
     for title, kind in (("Arguments", "argument"), ("Options", "option")):
         rows = [
-            (plain_name(param, found), found[1])
+            (format_parameter_name(param, found), found[1])
             for param in command.get_params(context)
             if param.param_type_name == kind and (found := param.get_help_record(context))
         ]
@@ -49,7 +49,7 @@ def write_options(command: Any, context: Any, formatter: Any) -> None:
                 formatter.write_dl(rows)
 
 
-def plain_name(param: Any, record: Sequence[str]) -> str:
+def format_parameter_name(param: Any, record: Sequence[str]) -> str:
     """Return the name of an argument or option, without the type that typer appends.
 
     An option keeps a placeholder for its value. ``record`` is the help entry of the parameter.
@@ -70,7 +70,7 @@ def usage_pieces(pieces: list[str]) -> list[str]:
     return [piece.replace("......", "...") for piece in single]
 
 
-def write_end(path: str, formatter: Any, *, is_group: bool) -> None:
+def write_options_and_example(path: str, formatter: Any, *, is_group: bool) -> None:
     """Write the end of a help text: the global options, and an example with its output.
 
     For a group, write the first command line of two of its examples instead.
@@ -89,7 +89,7 @@ def write_end(path: str, formatter: Any, *, is_group: bool) -> None:
         formatter.write("\nExample:\n" + "".join(f"  {line}".rstrip() + "\n" for line in lines))
 
 
-def list_lines(group: Any) -> dict[str, str]:
+def list_command_help_lines(group: Any) -> dict[str, str]:
     """Return the commands of a group, each with its line of help."""
     names = group.list_commands(None)
     if group.name == "wfctl":
@@ -245,7 +245,7 @@ def _render_command(name: str, command: Any, program: Any) -> Iterator[str]:
     for param in command.get_params(context):
         record = param.get_help_record(context)
         if record is not None and param.name != "help":
-            yield from (".TP", f".B {_escape_roff(plain_name(param, record))}")
+            yield from (".TP", f".B {_escape_roff(format_parameter_name(param, record))}")
             yield _escape_roff(" ".join(record[1].split())) or r"\&"
 
 

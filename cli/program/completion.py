@@ -10,8 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
-from cli.frame.options import EVERYWHERE, argument, move_global_options_first, value_of
-from cli.frame.workspace import reading_of, settings_of
+from cli.frame.options import EVERYWHERE, argument, find_option_value, move_global_options_first
+from cli.frame.workspace import open_workflow_for_reading, settings_of
 from cli.settings import Color, Format, JournalChoice, LogLevel, Settings
 
 
@@ -84,7 +84,7 @@ def list_candidates(program: Any, settings: Settings, words: list[str]) -> list[
     if before and before[-1] in EVERYWHERE:
         return _select_by_prefix(partial, (one.value for one in _OF_ALL.get(before[-1], ())))
     line = move_global_options_first(before)
-    root = value_of(line, "--root")
+    root = find_option_value(line, "--root")
     settings = replace(settings, root=Path(root)) if root is not None else settings
     pairs = zip(before, [*before[1:], ""], strict=False)
     taken = {word for pair in pairs if pair[0] in EVERYWHERE for word in pair}
@@ -92,7 +92,7 @@ def list_candidates(program: Any, settings: Settings, words: list[str]) -> list[
     if hasattr(command, "commands"):
         names = (name for name in command.commands if not name.startswith("_"))
         return _select_by_prefix(partial, names)
-    return _select_by_prefix(partial, _of_command(command, rest, partial, settings))
+    return _select_by_prefix(partial, _list_command_candidates(command, rest, partial, settings))
 
 
 def _select_by_prefix(partial: str, names: Iterable[str]) -> list[str]:
@@ -109,7 +109,9 @@ def _find_command(program: Any, words: list[str]) -> tuple[Any, list[str]]:
     return found, []
 
 
-def _of_command(command: Any, rest: list[str], partial: str, settings: Settings) -> Iterator[str]:
+def _list_command_candidates(
+    command: Any, rest: list[str], partial: str, settings: Settings
+) -> Iterator[str]:
     params = command.params
     if rest and rest[-1].startswith("-"):
         option = next((one for one in params if rest[-1] in one.opts), None)
@@ -139,7 +141,7 @@ def _list_values(param: Any, settings: Settings) -> Iterator[str]:
     elif metavar == "TOPIC":
         yield from _list_topics()
     elif metavar in ("STAGE", "AMENDMENT", "FIELD") or param.name in ("stage", "stages"):
-        yield from _of_workflow("AMENDMENT" if metavar == "AMENDMENT" else "STAGE", settings)
+        yield from _list_workflow_ids("AMENDMENT" if metavar == "AMENDMENT" else "STAGE", settings)
 
 
 def _list_topics() -> Iterable[str]:
@@ -151,14 +153,14 @@ def _list_topics() -> Iterable[str]:
     return dict.fromkeys((*TOPICS, *WORDS_OF_PARAMETER, *commands))
 
 
-def _of_workflow(kind: str, settings: Settings) -> list[str]:
+def _list_workflow_ids(kind: str, settings: Settings) -> list[str]:
     """Return the ids of the stages or amendments of the current workflow.
 
     Amendments that wait for a decision come first. Return an empty list if no workflow can be
     opened.
     """
     try:
-        with reading_of(settings) as workflow:
+        with open_workflow_for_reading(settings) as workflow:
             state = workflow.state()
     except Exception:  # noqa: BLE001 - the command itself reports any error
         return []

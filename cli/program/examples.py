@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from wfctl_eventstore.extension import find_folders
+from wfctl_eventstore.extension import find_extension_folders
 
 #: Name of each file with examples. ``python -m tests.cli.help_examples`` writes the outputs into
 #: it.
@@ -16,7 +16,7 @@ _HEADING = "== "
 def find_example_files() -> list[Path]:
     """Return the files with help examples, of the core program and of each extension."""
     every = [Path(__file__).with_name(FILE_NAME)]
-    every += [Path(folder, FILE_NAME) for folder in find_folders()]
+    every += [Path(folder, FILE_NAME) for folder in find_extension_folders()]
     return [file for file in every if file.exists()]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from typer.exceptions import TyperException
 
-from cli.program.command_help import path_of, plain_name
+from cli.program.command_help import format_parameter_name, path_of
 from cli.program.examples import find_command_line
 
 #: Words that users try → commands that they may mean, most likely first. A description can follow
@@ -75,7 +75,7 @@ _ALIKE = 0.75
 _EVERYWHERE = ("--help", "-h")
 
 
-def example_after(context: Any, error: TyperException) -> str:
+def build_example_hint(context: Any, error: TyperException) -> str:
     """Return a sentence with an example of the command, to add to an error message.
 
     Return an empty string if the command has no example.
@@ -98,14 +98,16 @@ def no_such_command(context: Any, group: Any, words: list[str]) -> TyperExceptio
     above = path_of(context) if context.parent is not None else ""
     word, rest = words[0], words[1:]
     known = list(_list_paths(root))
-    found = _by_meaning(word.lower(), known, above)
+    found = _find_meant_commands(word.lower(), known, above)
     is_alike = not found
     if is_alike:
         names = sorted({path.split()[-1] for path in known} | {*MEANT})
         near = get_close_matches(word.lower(), names, cutoff=_ALIKE)
-        every = dict.fromkeys(path for name in near for path in _by_meaning(name, known, above))
+        every = dict.fromkeys(
+            path for name in near for path in _find_meant_commands(name, known, above)
+        )
         found = _prefer_group_commands(every, above)
-    found = [meant for meant in found if rest and _can_take(root, meant, rest)] or found
+    found = [meant for meant in found if rest and _can_accept_arguments(root, meant, rest)] or found
     shown = " or ".join(_format_command(root, meant, rest) for meant in found[:_SHOWN])
     said = f"No such command {word!r}"
     if found:
@@ -115,7 +117,7 @@ def no_such_command(context: Any, group: Any, words: list[str]) -> TyperExceptio
     return error
 
 
-def _by_meaning(word: str, known: list[str], above: str) -> list[str]:
+def _find_meant_commands(word: str, known: list[str], above: str) -> list[str]:
     """Return the commands that a user may mean by a word.
 
     If commands of the group ``above`` are among them, return only these.
@@ -141,7 +143,7 @@ def _list_paths(group: Any, above: str = "") -> Iterator[str]:
             yield from _list_paths(command, path) if hasattr(command, "commands") else ()
 
 
-def _can_take(root: Any, meant: str, given: list[str]) -> bool:
+def _can_accept_arguments(root: Any, meant: str, given: list[str]) -> bool:
     """Return whether a command accepts the given words as its arguments."""
     given = [word for word in given if word not in _EVERYWHERE]
     return (
@@ -187,7 +189,7 @@ def _list_missing_arguments(command: Any, context: Any, words: list[str]) -> lis
     if left:
         return None
     return [
-        plain_name(param, param.get_help_record(context)).split(", ")[-1]
+        format_parameter_name(param, param.get_help_record(context)).split(", ")[-1]
         for param in command.get_params(context)
         if param.required and not isinstance(values.get(param.name), str | tuple | list)
     ]

@@ -45,7 +45,7 @@ _WHOLE = re.compile(r"(0|[1-9][0-9]{0,17})\Z")
 _UNDECIDED = object()
 
 
-class _AsTyped(RuntimeParam or object):  # type: ignore[misc]
+class _DirectConverter(RuntimeParam or object):  # type: ignore[misc]
     """Converts simple command-line values directly, and all other values with typer.
 
     The direct conversion avoids the slow import of pydantic.
@@ -85,7 +85,7 @@ def _convert_value(kind: Any, value: Any) -> Any:
     return _UNDECIDED
 
 
-def taken_as_typed(params: list[Any]) -> list[Any]:
+def use_direct_conversion(params: list[Any]) -> list[Any]:
     """Change the parameters of a typer command to convert simple values directly.
 
     Return the parameters. The direct conversion is faster than that of typer.
@@ -94,23 +94,23 @@ def taken_as_typed(params: list[Any]) -> list[Any]:
         with suppress(AttributeError, TypeError):  # another version of typer uses other names
             kind = param.type_descriptor
             if kind.file_annotation is None and kind.parameter_info.parser is None:
-                plain = _AsTyped(kind.parameter_info, kind.annotation)
+                plain = _DirectConverter(kind.parameter_info, kind.annotation)
                 param._runtime_param = plain  # noqa: SLF001
     return params
 
 
-def search_no_plugins() -> None:
+def disable_pydantic_plugin_search() -> None:
     """Prevent pydantic from searching for plugins, unless it has already done so.
 
     The search would slow down the start of each command.
     """
     if LOADER not in sys.modules:
         loader = ModuleType(LOADER, "Stands for the module that searches.")
-        vars(loader).update(get_plugins=lambda: (), __getattr__=_of_the_real_one)
+        vars(loader).update(get_plugins=lambda: (), __getattr__=_get_real_plugin_attribute)
         sys.modules[LOADER] = loader
 
 
-def _of_the_real_one(name: str) -> Any:
+def _get_real_plugin_attribute(name: str) -> Any:
     """Import the real plugin module of pydantic, and return the named attribute.
 
     A placeholder module calls this function if a pydantic version needs an attribute it does not
@@ -122,7 +122,7 @@ def _of_the_real_one(name: str) -> Any:
     return getattr(import_module(LOADER), name)
 
 
-class _Loaded(UserDict[str, Any]):
+class _LazyCommands(UserDict[str, Any]):
     """A dict from names to typer commands, which imports each command at its first lookup."""
 
     def __init__(self, names: Iterable[str], load: Callable[[str], Any]) -> None:
@@ -135,12 +135,12 @@ class _Loaded(UserDict[str, Any]):
         return self.data[name]
 
 
-class _Helped:
+class _PlainHelp:
     """The help of commands and groups, with plain names and an example at the end."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Return the arguments and options of the command, including the help option."""
-        return taken_as_typed(super().get_params(ctx))  # type: ignore[misc]
+        return use_direct_conversion(super().get_params(ctx))  # type: ignore[misc]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the arguments and options. For a group, also write its commands."""
@@ -159,13 +159,15 @@ class _Helped:
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         """Write the global options and an example at the end of the help."""
-        from cli.program.command_help import path_of, write_end
+        from cli.program.command_help import path_of, write_options_and_example
 
         if ctx.parent is not None:
-            write_end(path_of(ctx), formatter, is_group=isinstance(self, TyperGroup))
+            write_options_and_example(
+                path_of(ctx), formatter, is_group=isinstance(self, TyperGroup)
+            )
 
 
-class PlainCommand(_Helped, TyperCommand):
+class PlainCommand(_PlainHelp, TyperCommand):
     """A typer command that imports pydantic only if a value needs it."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -173,13 +175,13 @@ class PlainCommand(_Helped, TyperCommand):
         try:
             return super().parse_args(ctx, args)
         except TyperException as error:
-            from cli.program.similar_commands import example_after
+            from cli.program.similar_commands import build_example_hint
 
-            error.example = example_after(ctx, error)  # type: ignore[attr-defined]
+            error.example = build_example_hint(ctx, error)  # type: ignore[attr-defined]
             raise
 
 
-class Group(_Helped, TyperGroup):
+class Group(_PlainHelp, TyperGroup):
     """A group of commands with plain help text.
 
     typer's default help imports rich, which takes longer than running a command.
@@ -200,10 +202,12 @@ class Group(_Helped, TyperGroup):
 
     def print_list(self, ctx: Any) -> None:
         """Print the list of commands in the group."""
-        from cli.program.command_help import format_list, list_lines
+        from cli.program.command_help import format_list, list_command_help_lines
         from cli.terminal.output import Output
 
-        Output(ctx.obj).result({"commands": list_lines(self)}, lambda: format_list(self, ctx))
+        Output(ctx.obj).result(
+            {"commands": list_command_help_lines(self)}, lambda: format_list(self, ctx)
+        )
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the command that the words name.
@@ -226,10 +230,10 @@ class Group(_Helped, TyperGroup):
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - see above
         """Write each command of the group with the first sentence of its help."""
-        from cli.program.command_help import list_lines
+        from cli.program.command_help import list_command_help_lines
 
         with formatter.section("Commands"):
-            formatter.write_dl([*list_lines(self).items()])
+            formatter.write_dl([*list_command_help_lines(self).items()])
 
 
 class Commands(Group):
@@ -237,7 +241,7 @@ class Commands(Group):
 
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
-        self.commands = _Loaded(find_top_words(), _load_command)
+        self.commands = _LazyCommands(find_top_words(), _load_command)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - see above
         """Write all commands by section of the help, without importing any command."""
@@ -255,7 +259,9 @@ def _load_command(name: str) -> Any:
     around.add_typer(group, name=name, cls=Group)
     loaded: Any = get_group(around).commands[name]
     inner = {one.removeprefix(f"{name} "): module for one, module in modules.items()}
-    loaded.commands = _Loaded(inner, lambda one: _build_command(one, f"{name} {one}", inner[one]))
+    loaded.commands = _LazyCommands(
+        inner, lambda one: _build_command(one, f"{name} {one}", inner[one])
+    )
     return loaded
 
 
@@ -278,7 +284,7 @@ def _create_app() -> typer.Typer:
 _TABLES = frozenset({"audit", "compare", "tasks", "metrics"})
 
 
-def _everywhere(
+def _handle_global_options(
     context: typer.Context,
     root: str | None = option(
         "DIR",
@@ -352,5 +358,5 @@ def build_program() -> Callable[..., Any]:
         rich_markup_mode=None,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    app.callback(invoke_without_command=True)(expand_option_groups(_everywhere))
+    app.callback(invoke_without_command=True)(expand_option_groups(_handle_global_options))
     return get_group(app).main

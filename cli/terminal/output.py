@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from lifecycle.state.workflow import Workflow
     from projections.screens.next_actions import Surroundings
-    from projections.words.account import Seen
+    from projections.words.account import FileCheckResult
     from projections.words.text import NextAction
     from service.reading.log import WorkflowLog
     from service.reading.point_in_history import Moment
@@ -28,7 +28,7 @@ _FEW = 3
 _EMPTY: tuple[Any, ...] = ("", [], {})
 
 
-class LogStanding(NamedTuple):
+class LastEventInfo(NamedTuple):
     """The workflow id, and the version and position of the last event of its log.
 
     The output field ``_meta`` contains these values. All values are None for an empty log.
@@ -39,7 +39,7 @@ class LogStanding(NamedTuple):
     position: int | None = None
 
 
-class Shown(TypedDict, total=False):
+class AnswerContext(TypedDict, total=False):
     """Extra information to print with the result of a command.
 
     ``state`` is the state that the result shows, and ``view`` is the moment if no state is given.
@@ -54,7 +54,7 @@ class Shown(TypedDict, total=False):
     view: Moment | None
     is_brief: bool
     about: dict[str, Any]
-    seen: Seen | None
+    seen: FileCheckResult | None
 
 
 class Output:
@@ -68,7 +68,7 @@ class Output:
     def __init__(
         self,
         settings: Settings,
-        standing: Callable[[Moment | None], LogStanding] | None = None,
+        standing: Callable[[Moment | None], LastEventInfo] | None = None,
         root: Root | None = None,
         log: WorkflowLog | None = None,
     ) -> None:
@@ -83,7 +83,7 @@ class Output:
         """Return whether the output format is text, which is meant for people."""
         return self.settings.format is Format.TEXT
 
-    def result(self, data: Any, text: Callable[[], str], **shown: Unpack[Shown]) -> None:
+    def result(self, data: Any, text: Callable[[], str], **shown: Unpack[AnswerContext]) -> None:
         """Print the result of a command.
 
         In JSON, print ``data`` with metadata and next actions. In JSON lines, print only ``data``.
@@ -92,7 +92,7 @@ class Output:
         if rendered := self.rendered(data, text, **shown):
             self.print(rendered)
 
-    def rendered(self, data: Any, text: Callable[[], str], **shown: Unpack[Shown]) -> str:
+    def rendered(self, data: Any, text: Callable[[], str], **shown: Unpack[AnswerContext]) -> str:
         """Return the output of `result` as a string, without a newline at the end."""
         if self.is_text:
             return text()
@@ -106,7 +106,7 @@ class Output:
         meta = self._get_log_standing(state, shown.get("position"), shown.get("view"))._asdict()
         said = [action.to_dict() for action in actions]
         answer = build_success(data, said, {**meta, **shown.get("about", {})})
-        return as_json(drop_empty_values(answer) if is_brief else answer)
+        return format_json_for_output(drop_empty_values(answer) if is_brief else answer)
 
     def changed(
         self,
@@ -122,7 +122,9 @@ class Output:
 
         In text output, add a line with the next step.
         """
-        seen = None if actions is not None or state is None else self._check_files(state)
+        seen = (
+            None if actions is not None or state is None else self._inspect_files_if_needed(state)
+        )
 
         def led_on() -> str:
             found = actions or ()
@@ -132,7 +134,7 @@ class Output:
 
         self.result(data, led_on, state=state, actions=actions, position=position, seen=seen)
 
-    def _check_files(self, state: Workflow) -> Seen | None:
+    def _inspect_files_if_needed(self, state: Workflow) -> FileCheckResult | None:
         """Check the result files, if outdated results could decide the next action.
 
         Return None if no check is needed or if the output belongs to no workflow.
@@ -146,7 +148,9 @@ class Output:
 
         return find_log_differences(self._root, self._log, state)
 
-    def next_actions(self, state: Workflow, seen: Seen | None = None) -> list[NextAction]:
+    def next_actions(
+        self, state: Workflow, seen: FileCheckResult | None = None
+    ) -> list[NextAction]:
         """Return the suggested next actions for a state of the workflow.
 
         They also depend on the files and on the background runner. ``seen`` is the result of a file
@@ -156,13 +160,13 @@ class Output:
 
         return next_actions(state, self.around(state, seen))
 
-    def around(self, state: Workflow, seen: Seen | None = None) -> Surroundings:
+    def around(self, state: Workflow, seen: FileCheckResult | None = None) -> Surroundings:
         """Return the circumstances outside the log that decide the next actions.
 
         They include missing files and a background runner that was killed. ``seen`` is the result
         of a check of all files.
         """
-        from projections.screens.next_actions import Surroundings, built_on
+        from projections.screens.next_actions import Surroundings, dependencies_of_ready_stages
 
         if self._root is None:
             return Surroundings()
@@ -176,20 +180,20 @@ class Output:
         found = replace(
             found,
             lacking={**find_stages_to_correct(path, state), **found.lacking},
-            launched=self._launched_unlike(path, state),
+            launched=self._find_launch_differences(path, state),
         )
         if self._root.runner_record.exists():
             from reconciler.loop.background_runner import RUN_AUTONOMOUSLY, read_last_runner
 
             if (runner := read_last_runner(self._root)) is not None and runner.was_killed:
                 found = replace(found, drive_again=RUN_AUTONOMOUSLY)
-        if seen is not None or not (due := built_on(state)):
+        if seen is not None or not (due := dependencies_of_ready_stages(state)):
             return found
         from reconciler.files.freshness import find_deviations
 
         return replace(found, beneath=find_deviations(path, state, only=due))
 
-    def _launched_unlike(self, root: Path, state: Workflow) -> dict[str, list[str]]:
+    def _find_launch_differences(self, root: Path, state: Workflow) -> dict[str, list[str]]:
         """Return the stages whose job was launched with values unlike the plan's.
 
         Only jobs that another program launched and whose outputs are not verified yet are included.
@@ -211,7 +215,7 @@ class Output:
 
     def _get_log_standing(
         self, state: Workflow | None, position: int | None, view: Moment | None
-    ) -> LogStanding:
+    ) -> LastEventInfo:
         """Return the id, version and position to print in the output field ``_meta``.
 
         If the caller gives a position, use it together with the given state. Otherwise, read the
@@ -219,7 +223,7 @@ class Output:
         """
         if self._standing is None or position is not None:
             head = state.head if state is not None else None
-            return LogStanding(state.id if state is not None else None, head, position)
+            return LastEventInfo(state.id if state is not None else None, head, position)
         found = self._standing(view)
         if state is None or state.head == found.version:
             return found
@@ -227,7 +231,7 @@ class Output:
             from service.reading.point_in_history import Moment
 
             return self._standing(Moment(version=state.head))
-        return LogStanding(state.id, state.head)
+        return LastEventInfo(state.id, state.head)
 
     def records(
         self,
@@ -284,22 +288,24 @@ def remove_terminal_codes(text: str, is_terminal: bool = True) -> str:
     """
     if text.isprintable() and text.isascii():
         return text
-    from projections.words.text import mark_controls, mark_unseen
+    from projections.words.text import mark_control_characters, mark_invisible_characters
 
     if not is_terminal:
-        return mark_controls(text)
+        return mark_control_characters(text)
     # The elements with an odd index are control codes of wfctl itself. Keep them unchanged.
     parts = _OURS.split(text)
-    return "".join(part if own % 2 else mark_unseen(part) for own, part in enumerate(parts))
+    return "".join(
+        part if own % 2 else mark_invisible_characters(part) for own, part in enumerate(parts)
+    )
 
 
 def escape_json(document: str) -> str:
     """Return an equivalent JSON document without characters that could control a terminal."""
     if document.isascii() and "\x7f" not in document:
         return document
-    from projections.words.text import spelled_json
+    from projections.words.text import escape_invisible_in_json
 
-    return spelled_json(document)
+    return escape_invisible_in_json(document)
 
 
 def print_statement(statement: bytes) -> None:
@@ -347,7 +353,7 @@ def drop_empty_values(value: Any) -> Any:
     return value
 
 
-def as_json(value: Any) -> str:
+def format_json_for_output(value: Any) -> str:
     """Return a value as JSON, indented if stdout is a terminal, otherwise on one line."""
     return format_indented_json(value) if sys.stdout.isatty() else format_compact_json(value)
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from cli.settings import LogLevel, Settings
 from cli.terminal.output import escape_json, is_colored, remove_terminal_codes
-from projections.files.progress_log import format_message
+from projections.files.progress_log import format_line_without_time
 from service.writing.workflow_service import Outcome
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ _NAMED = rf"\b({_NAMES})(['\"]?\s*[:=]\s*['\"]?)[^\s'\",;]+"
 _HIDDEN = "***"
 
 
-class Talk:
+class ProgressPrinter:
     """Prints progress messages on stderr. Each message names the workflow and its subject."""
 
     def __init__(self, settings: Settings, workflow: Callable[[], str]) -> None:
@@ -73,7 +73,7 @@ class Talk:
         debug, because progress.log and the answer of the command already contain the events.
         """
         for event in outcome.events:
-            text = format_message(event, outcome.state)
+            text = format_line_without_time(event, outcome.state)
             about = {
                 "stage": event.data.get("stage"),
                 "attempt": event.data.get("attempt"),
@@ -107,10 +107,10 @@ class Talk:
         known = {key: value for key, value in about.items() if value is not None}
         if level.number >= self._settings.log_level.number:
             self.clear()
-            self._logger.log(level.number, text, **(known if self._wants_keys else {}))
+            self._logger.log(level.number, text, **(known if self._should_show_fields else {}))
 
     @property
-    def _wants_keys(self) -> bool:
+    def _should_show_fields(self) -> bool:
         """Return whether messages contain their subject in separate fields.
 
         Messages outside a terminal and at the level debug have these fields in addition to the
@@ -132,7 +132,7 @@ class Talk:
                 *self._build_processors(),
             ],
             wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG),
-        ).bind(**({"workflow": self._workflow()} if self._wants_keys else {}))
+        ).bind(**({"workflow": self._workflow()} if self._should_show_fields else {}))
 
     def _build_processors(self) -> list[Processor]:
         import structlog

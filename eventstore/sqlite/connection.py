@@ -31,14 +31,14 @@ from eventstore.sql import EVENT, Statements
 from eventstore.sqlite.write_queue import (
     StreamHead,
     WriterLock,
+    detect_file_system_type,
     foreign_rules,
-    is_network,
-    kind_of,
-    locks_exclude,
-    tip_of,
-    turn_of,
+    has_working_file_locks,
+    is_network_file_system,
+    refresh_stream_head,
+    writer_lock_path,
 )
-from eventstore.store import Claimed, require_own_rules
+from eventstore.store import ExecutedCommand, require_no_foreign_rules
 
 _UNWRITABLE = frozenset({sqlite3.SQLITE_READONLY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_PERM})
 # SQLite errors of writing to a file or enlarging it. On a full disk, growing the shared memory
@@ -128,7 +128,7 @@ def _refuse_others_beside(path: Path) -> None:
             raise NotOurs(Path(f"{path}{suffix}"), "a file that is not a regular file")
 
 
-def _is_a_log(path: Path) -> bool:
+def _is_wal_file_valid(path: Path) -> bool:
     """Return whether the `-wal` file of the database is missing, empty or a write-ahead log.
 
     With any other content, a reader would wait until a writer creates the file again.
@@ -147,7 +147,9 @@ def open_reader(path: Path, wait: float) -> sqlite3.Connection:
     An existing shared-memory file is opened for reading only. If none exists, SQLite creates it;
     on a read-only file system without writers, the database is read without shared memory.
     """
-    return _close_if_check_fails(unidentified_reader(path, wait), lambda c: check_identity(c, path))
+    return _close_if_check_fails(
+        open_unchecked_reader(path, wait), lambda c: check_identity(c, path)
+    )
 
 
 def _close_if_check_fails(
@@ -161,13 +163,13 @@ def _close_if_check_fails(
     return connection
 
 
-def unidentified_reader(path: Path, wait: float) -> sqlite3.Connection:
+def open_unchecked_reader(path: Path, wait: float) -> sqlite3.Connection:
     """Open a reading connection like `open_reader`, even to a database of another program."""
     if not path.exists():
         raise DatabaseMissing(path)
     if not path.is_file():
         raise NotOurs(path, "no regular file")
-    if _sidecar_size(path, "-wal") == _LOG_HEADER_BYTES or not _is_a_log(path):
+    if _sidecar_size(path, "-wal") == _LOG_HEADER_BYTES or not _is_wal_file_valid(path):
         return _other_reader(path, wait)
     try:
         return _connect_and_read(path, "mode=ro&readonly_shm=1", wait)
@@ -203,7 +205,7 @@ def _sidecar_size(path: Path, suffix: str) -> int:
     return beside.stat().st_size if beside.exists() else 0
 
 
-def open_identified(path: Path, way: str, wait: float) -> sqlite3.Connection:
+def open_and_check_identity(path: Path, way: str, wait: float) -> sqlite3.Connection:
     """Open a connection and check that the database belongs to wfctl."""
     return _close_if_check_fails(
         open_connection(path, way, wait), lambda c: check_identity(c, path)
@@ -237,8 +239,8 @@ class Journal(NamedTuple):
 _SYNCHRONOUS = {"wal": "FULL", "truncate": "EXTRA"}
 
 
-def journal_for(
-    path: Path, override: str | None = None, kind: Callable[[Path], str] = kind_of
+def choose_journal_settings(
+    path: Path, override: str | None = None, kind: Callable[[Path], str] = detect_file_system_type
 ) -> Journal:
     """Return the journal mode for a database at `path`, chosen by the type of file system.
 
@@ -246,14 +248,16 @@ def journal_for(
     override.
     """
     if override is not None:
-        return of_mode(override, "as requested")
+        return build_journal_settings(override, "as requested")
     found = kind(path.parent)
-    if is_network(found):
-        return of_mode("truncate", f"{found} may be shared by several hosts, where WAL is not safe")
-    return of_mode("wal", f"{found} is local")
+    if is_network_file_system(found):
+        return build_journal_settings(
+            "truncate", f"{found} may be shared by several hosts, where WAL is not safe"
+        )
+    return build_journal_settings("wal", f"{found} is local")
 
 
-def of_mode(mode: str, reason: str) -> Journal:
+def build_journal_settings(mode: str, reason: str) -> Journal:
     """Return the settings of a journal mode.
 
     Raises ValueError if the mode is not supported because it could lose events.
@@ -295,8 +299,11 @@ SELECT {} FROM (
 WHERE command_id {}"""
 
 
-def insert_command(
-    cursor: sqlite3.Cursor, sql: Statements, command: Claimed, rows: Sequence[tuple[Any, ...]]
+def insert_command_and_events(
+    cursor: sqlite3.Cursor,
+    sql: Statements,
+    command: ExecutedCommand,
+    rows: Sequence[tuple[Any, ...]],
 ) -> None:
     """Insert the events of a command, and the record that the command was executed.
 
@@ -325,7 +332,7 @@ class Writer:
 
     def __init__(self, path: Path, journal: Journal, wait: float) -> None:
         self.path = path
-        self.connection = open_identified(path, "mode=rw", wait)
+        self.connection = open_and_check_identity(path, "mode=rw", wait)
         # One cursor serves all statements, because creating a cursor for each statement would slow
         # every append.
         self._cursor = self.connection.cursor()
@@ -333,9 +340,9 @@ class Writer:
         try:
             if not os.access(path, os.W_OK):
                 raise StoreUnwritable(path, "a read-only file")
-            require_own_rules(foreign_rules(self.connection), path)
-            if journal.mode == "truncate" and not locks_exclude(turn_of(path)):
-                raise LocksUnreliable(turn_of(path), kind_of(path))
+            require_no_foreign_rules(foreign_rules(self.connection), path)
+            if journal.mode == "truncate" and not has_working_file_locks(writer_lock_path(path)):
+                raise LocksUnreliable(writer_lock_path(path), detect_file_system_type(path))
             self.lock = WriterLock(path)
             self.journal = self._with_journal(journal)
         except BaseException:
@@ -365,7 +372,7 @@ class Writer:
         if found == journal.mode:
             return journal
         self._journal_mode("truncate")
-        return of_mode("truncate", f"{journal.mode} is not possible here")
+        return build_journal_settings("truncate", f"{journal.mode} is not possible here")
 
     def _set_journal_mode_with_retries(self, mode: str) -> str:
         end = time.monotonic() + self._wait
@@ -415,7 +422,7 @@ class Writer:
         """
         self.lock.acquire(self._wait)
         try:
-            return tip_of(self._cursor, statement, stream, known)
+            return refresh_stream_head(self._cursor, statement, stream, known)
         except sqlite3.Error as error:
             raise translate_error(error, self.path, self._wait) from error
 

@@ -13,30 +13,35 @@ from typing import Any
 
 import orjson
 
-from eventstore.chain import Schema, link_event, seal_events
+from eventstore.chain import Schema, build_chained_row, build_chained_rows
 from eventstore.errors import DatabaseMissing, StoreClosed
 from eventstore.event import Clock, NewEvent, RecordedEvent
 from eventstore.sqlite.connection import (
     Journal,
     SqliteStatements,
     Writer,
-    insert_command,
-    journal_for,
-    of_mode,
-    open_identified,
+    build_journal_settings,
+    choose_journal_settings,
+    insert_command_and_events,
+    open_and_check_identity,
     open_reader,
     translate_errors,
 )
-from eventstore.sqlite.write_queue import StreamHead, foreign_rules, kind_of, tip_of
+from eventstore.sqlite.write_queue import (
+    StreamHead,
+    detect_file_system_type,
+    foreign_rules,
+    refresh_stream_head,
+)
 from eventstore.store import (
-    Appended,
+    AppendResult,
     Claim,
-    Claimed,
     EventStore,
+    ExecutedCommand,
     Expected,
     ImportBatch,
-    require_same,
-    require_version,
+    require_expected_version,
+    require_same_command,
 )
 
 _WAIT = 30.0
@@ -53,7 +58,7 @@ def open_store(
     as_is: bool = False,
     journal: str | None = None,
     wait: float = _WAIT,
-    filesystem: Callable[[Path], str] = kind_of,
+    filesystem: Callable[[Path], str] = detect_file_system_type,
 ) -> SqliteStore:
     """Open the database at `path`, which a migration has created.
 
@@ -70,14 +75,16 @@ def open_store(
         if read_only:
             connection = open_reader(path, wait)
             (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
-            found = of_mode("wal" if mode == "wal" else "truncate", "as stored in the file")
+            found = build_journal_settings(
+                "wal" if mode == "wal" else "truncate", "as stored in the file"
+            )
             return SqliteStore(path, schema, clock, wait, found, connection, None, as_is)
-        writer = Writer(path, journal_for(path, journal, filesystem), wait)
+        writer = Writer(path, choose_journal_settings(path, journal, filesystem), wait)
         # The last connection that closes merges the write-ahead log into the database file, which
         # takes some time. A read-only connection cannot do this. Therefore it is opened second and
         # closed last.
         try:
-            keeper = open_identified(path, "mode=ro", wait)
+            keeper = open_and_check_identity(path, "mode=ro", wait)
         except BaseException:
             writer.close()
             raise
@@ -113,7 +120,7 @@ class SqliteStore(EventStore):
 
     def append(
         self, stream: str, events: Sequence[NewEvent], *, expected: int | Expected, claim: Claim
-    ) -> Appended:
+    ) -> AppendResult:
         """See EventStore."""
         self._require_new(stream, events)
         writer, tip = self._transaction(), self._tip
@@ -122,14 +129,18 @@ class SqliteStore(EventStore):
         try:
             if not writer.lock.granted() or tip is None or tip.stream != stream:
                 tip = self._tip = writer.look(self._sql.tip, stream, tip)
-            done = self._append_next(writer, tip, events[0], claim) if tip.meets(expected) else None
+            done = (
+                self._try_append_single_event(writer, tip, events[0], claim)
+                if tip.meets(expected)
+                else None
+            )
             return done or self._append(writer, stream, events, expected, claim)
         finally:
             writer.lock.release()
 
-    def _append_next(
+    def _try_append_single_event(
         self, writer: Writer, tip: StreamHead, event: NewEvent, claim: Claim
-    ) -> Appended | None:
+    ) -> AppendResult | None:
         """Append an event with a single statement, and return the result.
 
         `tip` has the last events of the log and of the stream. Return None if it is outdated or the
@@ -137,14 +148,14 @@ class SqliteStore(EventStore):
         further call would add microseconds to every append.
         """
         marked = (tip.stream, claim.command_id, *self._clock())
-        link = link_event(event, tip.version + 1, tip.hash, marked)
+        link = build_chained_row(event, tip.version + 1, tip.hash, marked)
         row, self._tip = (tip.position + 1, *link), None
         if not writer.record_next((row[0], tip.last, row[3], *row[1:], claim.digest)):
             return None
         tip.position, tip.version, tip.hash = row[0], row[2], row[6]
         tip.last = tip.hash
         self._tip = tip
-        return Appended(map(self._decoded, (row,)), False)
+        return AppendResult(map(self._decoded, (row,)), False)
 
     def _append(
         self,
@@ -153,25 +164,28 @@ class SqliteStore(EventStore):
         events: Sequence[NewEvent],
         expected: int | Expected,
         claim: Claim,
-    ) -> Appended:
+    ) -> AppendResult:
         """Append events in a transaction that holds the writer lock."""
         with writer as cursor:
-            tip, self._tip = tip_of(cursor, self._sql.tip, stream, self._tip), None
+            tip, self._tip = refresh_stream_head(cursor, self._sql.tip, stream, self._tip), None
             found = cursor.execute(self._sql.command, (claim.command_id,)).fetchone()
             if found is not None:
-                known = Claimed(claim.command_id, *found)
-                require_same(claim, known, stream)
+                known = ExecutedCommand(claim.command_id, *found)
+                require_same_command(claim, known, stream)
                 return self._answer(known)
-            require_version(stream, expected, tip.version)
+            require_expected_version(stream, expected, tip.version)
             marked = (stream, claim.command_id, *self._clock())
-            sealed, head = seal_events(events, tip.head, marked)
+            sealed, head = build_chained_rows(events, tip.head, marked)
             rows = [(position, *link) for position, link in enumerate(sealed, tip.position + 1)]
             span = (tip.version + 1, head.version)
-            insert_command(
-                cursor, self._sql, Claimed(claim.command_id, stream, claim.digest, *span), rows
+            insert_command_and_events(
+                cursor,
+                self._sql,
+                ExecutedCommand(claim.command_id, stream, claim.digest, *span),
+                rows,
             )
         self._tip = StreamHead(tip.changes, stream, rows[-1][0], head.hash, *head) if rows else None
-        return Appended(map(self._decoded, rows), False)
+        return AppendResult(map(self._decoded, rows), False)
 
     def _decoded(self, row: tuple[Any, ...]) -> RecordedEvent:
         position, *_, hash_, text = row
@@ -188,7 +202,7 @@ class SqliteStore(EventStore):
             for statement, parameters in statements:
                 cursor.execute(statement, parameters)
 
-    def _as_one(self, values: Sequence[str]) -> str:
+    def _encode_as_single_parameter(self, values: Sequence[str]) -> str:
         return orjson.dumps(values).decode()
 
     def _engine_findings(self) -> Iterator[str]:
@@ -206,9 +220,9 @@ class SqliteStore(EventStore):
             ((last,),) = self._fetch(self._sql.last)
             if last > after or time.monotonic() >= end:
                 return int(last)
-            self._wait_for_others(seen, end)
+            self._wait_for_other_commit(seen, end)
 
-    def _wait_for_others(self, seen: int, end: float) -> None:
+    def _wait_for_other_commit(self, seen: int, end: float) -> None:
         """Wait until another connection commits, at most until the monotonic time `end`.
 
         SQLite's `data_version` then differs from `seen`.
@@ -220,7 +234,7 @@ class SqliteStore(EventStore):
 
     def import_batch(self, cargo: ImportBatch) -> None:
         """See EventStore."""
-        from eventstore.import_rows import build_import_statements, in_the_way
+        from eventstore.import_rows import build_import_statements, build_transfer_conflict
 
         with self._transaction() as cursor:
             self._tip = None
@@ -229,7 +243,7 @@ class SqliteStore(EventStore):
                 for statement, rows in build_import_statements(cargo, self._sql, last):
                     cursor.executemany(statement, rows)
             except sqlite3.IntegrityError as error:
-                raise in_the_way(cargo, error) from error
+                raise build_transfer_conflict(cargo, error) from error
 
     def _fetch_damaged(self, statement: str, parameters: tuple[Any, ...]) -> list[Any]:
         self._reader.text_factory = lambda text: text.decode("utf-8", "surrogateescape")

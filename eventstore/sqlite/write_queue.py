@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from eventstore.chain import START, ZERO, Link
-from eventstore.disk_space import is_no_room, reason_of
+from eventstore.disk_space import describe_os_error, is_disk_full_error
 from eventstore.errors import StoreBusy, StoreUnwritable
 from eventstore.event import TRIGGERS
 from eventstore.private_files import open_lock, try_lock
-from eventstore.store import Expected, is_met
+from eventstore.store import Expected, is_expected_version
 
 # Seconds during which a process may continue to append while another process waits first in the
 # queue. The waiting process then checks repeatedly whether the lock stays free for a moment. After
@@ -30,7 +30,7 @@ _MOMENT = 0.00005
 _STUCK = 5.0
 
 
-def turn_of(path: Path) -> Path:
+def writer_lock_path(path: Path) -> Path:
     """Return the path of the lock file that each writer of the database at `path` locks."""
     return path.with_name(path.name + "-lock")
 
@@ -46,7 +46,11 @@ class _LockFile:
         try:
             return open_lock(self.path)
         except OSError as error:
-            why = reason_of(error) if is_no_room(error) else error.strerror or str(error)
+            why = (
+                describe_os_error(error)
+                if is_disk_full_error(error)
+                else error.strerror or str(error)
+            )
             raise StoreUnwritable(self.path, why) from error
 
     def granted(self) -> bool:
@@ -62,7 +66,7 @@ class _LockFile:
 
     def reached(self, end: float) -> bool:
         """Wait for the lock until the monotonic time `end`, and return whether it was acquired."""
-        place = _Place(self._open())
+        place = _QueuedLockRequest(self._open())
         if not place.reached(max(end - time.monotonic(), 0)):
             return False
         os.close(self._descriptor)
@@ -78,7 +82,7 @@ class _LockFile:
         os.close(self._descriptor)
 
 
-class _Place:
+class _QueuedLockRequest:
     """A place in the kernel's queue for a file lock.
 
     A separate thread waits for the lock, because a blocking lock call has no time-out.
@@ -116,7 +120,7 @@ class WriterLock(_LockFile):
     """
 
     def __init__(self, path: Path) -> None:
-        super().__init__(turn_of(path))
+        super().__init__(writer_lock_path(path))
         self._queue = _LockFile(path.with_name(path.name + "-queue"))
 
     def acquire(self, wait: float) -> None:
@@ -126,13 +130,13 @@ class WriterLock(_LockFile):
         end = time.monotonic() + wait
         is_head = self._queue.granted() or self._queue.reached(min(time.monotonic() + _STUCK, end))
         try:
-            if not (self._was_left(end) or self.reached(end)):
+            if not (self._try_acquire_between_appends(end) or self.reached(end)):
                 raise StoreBusy(wait)
         finally:
             if is_head:
                 self._queue.release()
 
-    def _was_left(self, end: float) -> bool:
+    def _try_acquire_between_appends(self, end: float) -> bool:
         """Try for a short time to take the lock between two appends of its current holder.
 
         Take it only if it stays free for a moment. Return whether it was taken.
@@ -189,10 +193,10 @@ class StreamHead:
 
     def meets(self, expected: int | Expected) -> bool:
         """Return whether the stream's last version satisfies the writer's expectation."""
-        return self.version == expected or is_met(expected, self.version)
+        return self.version == expected or is_expected_version(expected, self.version)
 
 
-def tip_of(
+def refresh_stream_head(
     cursor: sqlite3.Cursor, statement: str, stream: str, known: StreamHead | None
 ) -> StreamHead:
     """Return the last events of the log and of a stream.
@@ -236,12 +240,12 @@ _NETWORK = frozenset(
 )
 
 
-def is_network(kind: str) -> bool:
+def is_network_file_system(kind: str) -> bool:
     """Return whether several hosts may share a file system of this kind. FUSE is included."""
     return kind in _NETWORK or kind == "fuse" or kind.startswith("fuse.")
 
 
-def kind_of(path: Path, mounts: Path = MOUNTS) -> str:
+def detect_file_system_type(path: Path, mounts: Path = MOUNTS) -> str:
     """Return the type of the file system of `path`, such as "ext4".
 
     Return "unknown" if the list of mounts cannot be read or does not contain the path.
@@ -269,7 +273,7 @@ def _parse_mount(line: str) -> tuple[str, str]:
     return point, right.split(" ")[0]
 
 
-def locks_exclude(path: Path) -> bool:
+def has_working_file_locks(path: Path) -> bool:
     """Return whether file locks work at `path`.
 
     They work if a locked file cannot be locked a second time.

@@ -20,11 +20,17 @@ import orjson
 from eventstore.chain import Schema
 from eventstore.errors import DamagedEvent, SchemaError, StoreDamaged
 from eventstore.private_files import open_for_reading
-from eventstore.store import Claimed, EventStore, Raw, Refusal
-from eventstore.transfer.copy import Chains, Copied, CopySource, check_events, claimed_of
+from eventstore.store import EventStore, ExecutedCommand, RawEvent, Refusal
+from eventstore.transfer.copy import (
+    Chains,
+    CopyCounts,
+    CopySource,
+    iterate_checked_events,
+    iterate_commands_to_copy,
+)
 
 
-def export_line(raw: Raw) -> str:
+def export_line(raw: RawEvent) -> str:
     """Return an event's text exactly as hashed, with hash and position added at its end."""
     return f'{raw.text[:-1]},"hash":"{raw.hash}","position":{raw.position}}}'
 
@@ -45,7 +51,7 @@ def _format_first_line() -> bytes:
     return orjson.dumps(_BEGIN) + b"\n"
 
 
-def write_archive(source: CopySource, path: Path, *, only: str | None = None) -> Copied:
+def write_archive(source: CopySource, path: Path, *, only: str | None = None) -> CopyCounts:
     """Write a log, or `only` one stream of it, to a new archive file.
 
     The file is durable when the call returns. Each event is checked. Raises DamagedEvent,
@@ -56,10 +62,10 @@ def write_archive(source: CopySource, path: Path, *, only: str | None = None) ->
 
     def lines() -> Iterator[bytes]:
         yield _format_first_line()
-        for step in check_events(source, chains, only):
+        for step in iterate_checked_events(source, chains, only):
             yield export_line(step.raw).encode() + b"\n"
-        claims = claimed_of(source, chains.heads, only)
-        entries: list[tuple[str, Iterator[Claimed | Refusal]]]
+        claims = iterate_commands_to_copy(source, chains.heads, only)
+        entries: list[tuple[str, Iterator[ExecutedCommand | Refusal]]]
         entries = [("claim", claims), ("refusal", source.refusals(only))]
         for kind, known in entries:
             for number[kind], one in enumerate(known, 1):
@@ -70,7 +76,7 @@ def write_archive(source: CopySource, path: Path, *, only: str | None = None) ->
             found.update(line)
             file.write(line)
         events = sum(head.version for head in chains.heads.values())
-        done = Copied(len(chains.heads), events, number["claim"], number["refusal"], before=0)
+        done = CopyCounts(len(chains.heads), events, number["claim"], number["refusal"], before=0)
         counts = {name: n for name, n in done._asdict().items() if name != "before"}
         end = {"end": {**counts, "sha256": found.hexdigest()}}
         file.write(orjson.dumps(end) + b"\n")
@@ -88,21 +94,21 @@ class ArchiveSource:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def all_raw(self) -> Iterator[Raw]:
+    def all_raw(self) -> Iterator[RawEvent]:
         """See Source."""
         for line in self._read_complete_lines():
             place = _PLACE.search(line)
             if place is not None:
                 text = line[: place.start()].decode(errors="replace") + "}"
-                yield Raw(int(place[2]), text, place[1].decode())
+                yield RawEvent(int(place[2]), text, place[1].decode())
 
     def streams(self) -> Iterator[str]:
         """See Source."""
         return iter(sorted({orjson.loads(raw.text)["stream"] for raw in self.all_raw()}))
 
-    def commands(self) -> Iterator[Claimed]:
+    def commands(self) -> Iterator[ExecutedCommand]:
         """See Source."""
-        return self._read_entries("claim", Claimed)
+        return self._read_entries("claim", ExecutedCommand)
 
     def refusals(self, stream: str | None = None) -> Iterator[Refusal]:
         """See Source."""
@@ -152,7 +158,7 @@ class IntactStreams:
         self._store = store
         self._names = sorted(names)
 
-    def all_raw(self) -> Iterator[Raw]:
+    def all_raw(self) -> Iterator[RawEvent]:
         """Yield the events of the intact streams in the order of the log."""
         streams = (self._store.raw(name) for name in self._names)
         return merge(*streams, key=lambda raw: raw.position)
@@ -161,7 +167,7 @@ class IntactStreams:
         """Yield the names of the intact streams in sorted order."""
         return iter(self._names)
 
-    def commands(self) -> Iterator[Claimed]:
+    def commands(self) -> Iterator[ExecutedCommand]:
         """See EventStore."""
         return (one for one in self._store.commands() if one.stream in self._names)
 
@@ -171,7 +177,7 @@ class IntactStreams:
         return (one for one in found if one.stream in self._names)
 
 
-class SoundPart:
+class ValidStreamPrefixes:
     """A copy source with only the valid events of an altered log. The log is only read.
 
     Each stream ends before its first invalid event. An event of a type that the `schema` does not
@@ -182,7 +188,7 @@ class SoundPart:
         self._store = store
         self._schema = schema
 
-    def all_raw(self) -> Iterator[Raw]:
+    def all_raw(self) -> Iterator[RawEvent]:
         """Yield the events of all streams in order, each stream up to its first invalid event."""
         chains, ended = Chains(), set[str]()
         for raw in self._store.all_raw():
@@ -201,7 +207,7 @@ class SoundPart:
         """Return the names of the streams that start with a valid event, sorted."""
         return iter(sorted({str(_stream_of(raw)) for raw in self.all_raw()}))
 
-    def commands(self) -> Iterator[Claimed]:
+    def commands(self) -> Iterator[ExecutedCommand]:
         """See EventStore."""
         return self._store.commands()
 
@@ -210,7 +216,7 @@ class SoundPart:
         return self._store.refusals(stream)
 
 
-def _stream_of(raw: Raw) -> str | None:
+def _stream_of(raw: RawEvent) -> str | None:
     """Return the stream named in an event's text, or None if the text is not a valid event."""
     try:
         body = orjson.loads(raw.text)

@@ -9,7 +9,7 @@ import orjson
 
 from eventstore.chain import START, Link
 from eventstore.errors import DamagedEvent, TransferConflict
-from eventstore.store import Claimed, EventStore, ImportBatch, Raw, Refusal, StoredFold
+from eventstore.store import EventStore, ExecutedCommand, ImportBatch, RawEvent, Refusal, StoredFold
 
 _Item = TypeVar("_Item")
 
@@ -22,7 +22,7 @@ _MARK = ("", "copy", 1)
 class CopySource(Protocol):
     """The interface of a source to copy events from: a log or an archive file."""
 
-    def all_raw(self) -> Iterator[Raw]:
+    def all_raw(self) -> Iterator[RawEvent]:
         """See EventStore."""
         ...
 
@@ -30,7 +30,7 @@ class CopySource(Protocol):
         """See EventStore."""
         ...
 
-    def commands(self) -> Iterator[Claimed]:
+    def commands(self) -> Iterator[ExecutedCommand]:
         """See EventStore."""
         ...
 
@@ -39,7 +39,7 @@ class CopySource(Protocol):
         ...
 
 
-class Copied(NamedTuple):
+class CopyCounts(NamedTuple):
     """The numbers of records that a copy has transferred.
 
     `before` is the number of events that the target already had.
@@ -57,7 +57,7 @@ class CopyStep(NamedTuple):
 
     stream: str
     version: int
-    raw: Raw
+    raw: RawEvent
 
 
 class Chains:
@@ -66,7 +66,7 @@ class Chains:
     def __init__(self) -> None:
         self.heads: dict[str, Link] = {}
 
-    def added(self, raw: Raw) -> CopyStep:
+    def added(self, raw: RawEvent) -> CopyStep:
         """Check that an event continues its stream, and return it with its stream and version.
 
         Raises DamagedEvent if the hash, version or previous hash does not match.
@@ -85,7 +85,7 @@ class Chains:
         return CopyStep(stream, head.version + 1, raw)
 
 
-def _parse_body(raw: Raw) -> dict[str, Any]:
+def _parse_body(raw: RawEvent) -> dict[str, Any]:
     try:
         body = orjson.loads(raw.text)
     except orjson.JSONDecodeError as error:
@@ -93,7 +93,9 @@ def _parse_body(raw: Raw) -> dict[str, Any]:
     return body if isinstance(body, dict) else {}
 
 
-def check_events(source: CopySource, chains: Chains, only: str | None = None) -> Iterator[CopyStep]:
+def iterate_checked_events(
+    source: CopySource, chains: Chains, only: str | None = None
+) -> Iterator[CopyStep]:
     """Check each event of a source, and yield it with its stream and version.
 
     With `only`, yield the events of this stream. Raises DamagedEvent.
@@ -103,7 +105,7 @@ def check_events(source: CopySource, chains: Chains, only: str | None = None) ->
             yield chains.added(raw)
 
 
-def copy_log(source: CopySource, target: EventStore, *, only: str | None = None) -> Copied:
+def copy_log(source: CopySource, target: EventStore, *, only: str | None = None) -> CopyCounts:
     """Copy a log, or `only` one of its streams, event by event into the target.
 
     An interrupted copy of the same source is continued. Nobody may write to the copied streams
@@ -111,23 +113,23 @@ def copy_log(source: CopySource, target: EventStore, *, only: str | None = None)
     are checked. Raises TransferConflict if the target already has one of the streams from
     elsewhere, and DamagedEvent if the source is damaged.
     """
-    first = next(check_events(source, Chains(), only), None)
+    first = next(iterate_checked_events(source, Chains(), only), None)
     if first is None:
-        return Copied(0, 0, 0, 0, 0)
+        return CopyCounts(0, 0, 0, 0, 0)
     progress = _load_progress(target, _Progress(first.raw.hash, only))
     if progress is None:
-        require_vacant(source, target, only)
+        require_no_common_stream(source, target, only)
         progress = _Progress(first.raw.hash, only)
         target.save_fold(progress.as_fold())
-    chains, before = Chains(), _Before(target)
-    for batch in _split_in_batches(check_events(source, chains, only)):
+    chains, before = Chains(), _ExistingEvents(target)
+    for batch in _split_in_batches(iterate_checked_events(source, chains, only)):
         target.import_batch(ImportBatch([step.raw for step in batch if not before.has(step)]))
     commands = _copy_commands(source, target, chains.heads, progress)
     _check_target(source, target, chains.heads, only)
     progress = _copy_refusals(source, target, progress._replace(claiming=True))
     target.save_fold(progress._replace(done=True).as_fold())
     events = sum(head.version for head in chains.heads.values())
-    return Copied(len(chains.heads), events, commands, progress.refusals, before.count)
+    return CopyCounts(len(chains.heads), events, commands, progress.refusals, before.count)
 
 
 class _Progress(NamedTuple):
@@ -165,7 +167,7 @@ def _load_progress(target: EventStore, asked: _Progress) -> _Progress | None:
     return found
 
 
-class _Before:
+class _ExistingEvents:
     """Detects and counts the events that the target already has."""
 
     def __init__(self, target: EventStore) -> None:
@@ -194,7 +196,7 @@ def _split_in_batches(found: Iterator[_Item]) -> Iterator[list[_Item]]:
         yield batch
 
 
-def require_vacant(source: CopySource, target: EventStore, only: str | None) -> None:
+def require_no_common_stream(source: CopySource, target: EventStore, only: str | None) -> None:
     """Raise TransferConflict if the target already has a stream of the source.
 
     With `only`, check this stream alone.
@@ -216,7 +218,7 @@ def _check_target(
         if wrong is not None:
             raise TransferConflict(stream, wrong.message)
     given = islice(
-        check_events(source, Chains(), only), sum(head.version for head in heads.values())
+        iterate_checked_events(source, Chains(), only), sum(head.version for head in heads.values())
     )
     taken = (raw for raw in target.all_raw() if _parse_body(raw).get("stream") in heads)
     for step, raw in zip_longest(given, taken):
@@ -234,17 +236,17 @@ def _copy_commands(
     number = 0
     there = target.commands() if progress.claiming else iter(())
     mark = progress._replace(claiming=True).as_fold()
-    chosen = claimed_of(source, heads, progress.stream)
-    for batch in _split_in_batches(_compare_commands(chosen, there)):
+    chosen = iterate_commands_to_copy(source, heads, progress.stream)
+    for batch in _split_in_batches(_mark_existing_commands(chosen, there)):
         new = [command for command, is_there in batch if not is_there]
         target.import_batch(ImportBatch((), new, (), [mark]))
         number += len(batch)
     return number
 
 
-def claimed_of(
+def iterate_commands_to_copy(
     source: CopySource, heads: Mapping[str, Link], only: str | None
-) -> Iterator[Claimed]:
+) -> Iterator[ExecutedCommand]:
     """Yield the commands whose events the copy contains, without commands recorded later.
 
     `heads` gives the last copied version of each stream. With `only`, yield the commands of this
@@ -256,9 +258,9 @@ def claimed_of(
             yield command
 
 
-def _compare_commands(
-    commands: Iterator[Claimed], there: Iterator[Claimed]
-) -> Iterator[tuple[Claimed, bool]]:
+def _mark_existing_commands(
+    commands: Iterator[ExecutedCommand], there: Iterator[ExecutedCommand]
+) -> Iterator[tuple[ExecutedCommand, bool]]:
     """Yield each command together with a flag: whether the target already has it.
 
     Both iterators must be in order of the command ids.

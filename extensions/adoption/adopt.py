@@ -21,9 +21,9 @@ from eventstore.store import EventStore
 from extensions.adoption.findings import (
     Fields,
     StateFindings,
+    find_log_problems,
+    find_time_problems,
     format_short_json,
-    log_findings,
-    time_findings,
 )
 from extensions.adoption.state_file import StateFile
 from extensions.adoption.typed_time import parse_time
@@ -34,29 +34,29 @@ from extensions.adoption.versions import (
     ImportFinding,
     LogEntry,
     Sources,
-    Version,
-    common_start,
-    join_polls,
+    SourceVersion,
+    count_common_entries,
+    group_repeated_polls,
 )
 from lifecycle.payload import models as p
 from lifecycle.state.workflow import Workflow
 from lifecycle.words.document import (
     DEFINITIONAL,
     STAGE_FIELDS,
+    collect_number_spellings,
     escape_pointer_key,
-    layout_of,
-    spelling_of,
+    record_key_order,
 )
 from service.errors import RootExists
 from service.root.atomic_files import Clock, sync_folder, utc_text, write_whole
 from service.root.folder_entries import exists
-from service.root.paths_within_root import resolve_words
+from service.root.paths_within_root import join_normalized_path
 from service.root.root import Config, Root, read_identity
 from service.writing.initialise import (
     IMPORTED,
-    claim_state,
-    files_recorded,
+    build_files_recorded_event,
     make_root,
+    remember_state_file,
     require_new_stream,
     require_no_workflow,
 )
@@ -94,8 +94,8 @@ def plan_history(
         "commits": [v.commit for v in sources.versions if v.commit is not None],
     }
     beginning = p.WorkflowImported(
-        document=_before_anything(first),
-        layout=layout_of(first),
+        document=_build_initial_document(first),
+        layout=record_key_order(first),
         events=len(told) + 1,
         source=source,
         findings=[finding.to_dict() for finding in findings],
@@ -105,7 +105,7 @@ def plan_history(
     return ((beginning, min([began, *(at for _, at in told)])), *told)
 
 
-def _before_anything(document: dict[str, Any]) -> dict[str, Any]:
+def _build_initial_document(document: dict[str, Any]) -> dict[str, Any]:
     new = deepcopy(document)
     new.pop("workflow_status", None)
     new["amendments"] = []
@@ -128,10 +128,10 @@ def _iterate_version_events(
     ``latest`` is the start time of the workflow. An event whose own time is unknown gets the latest
     time before it.
     """
-    for version, start, kept in _new_and_kept(sources.versions):
+    for version, start, kept in _count_new_and_kept_entries(sources.versions):
         lasting, gone = version.entries[start:kept], version.entries[max(start, kept) :]
         for entries, in_file in ((lasting, True), (gone, False)):
-            for run in join_polls(entries):
+            for run in group_repeated_polls(entries):
                 latest = run[0].time.moment if run[0].time is not None else latest
                 yield _build_line_event(run, version, kept=in_file), min(latest, now)
         # The state file contains its own time. The time of its event must still not precede the log
@@ -141,15 +141,21 @@ def _iterate_version_events(
         yield _build_state_event(version, sources), min(at, now)
 
 
-def _new_and_kept(versions: Sequence[Version]) -> list[tuple[Version, int, int]]:
-    shared = [common_start(before.entries, now.entries) for before, now in pairwise(versions)]
+def _count_new_and_kept_entries(
+    versions: Sequence[SourceVersion],
+) -> list[tuple[SourceVersion, int, int]]:
+    shared = [
+        count_common_entries(before.entries, now.entries) for before, now in pairwise(versions)
+    ]
     kept = [len(versions[-1].entries)]
     for common in reversed(shared):
         kept.insert(0, min(common, kept[0]))
     return list(zip(versions, [0, *shared], kept, strict=True))
 
 
-def _build_line_event(run: Sequence[LogEntry], version: Version, *, kept: bool) -> p.LineImported:
+def _build_line_event(
+    run: Sequence[LogEntry], version: SourceVersion, *, kept: bool
+) -> p.LineImported:
     first, raw = run[0], [line for entry in run for line in entry.raw]
     encoding: Literal["utf-8", "base64"] = "utf-8"
     try:
@@ -174,7 +180,7 @@ def _build_line_event(run: Sequence[LogEntry], version: Version, *, kept: bool) 
     )
 
 
-def _build_state_event(version: Version, sources: Sources) -> p.StateImported:
+def _build_state_event(version: SourceVersion, sources: Sources) -> p.StateImported:
     document = version.state.document
     source = {
         **_describe_content(STATE, version.state.content),
@@ -183,8 +189,8 @@ def _build_state_event(version: Version, sources: Sources) -> p.StateImported:
         "known_at": version.known_at,
         "root": str(sources.folder),
     }
-    spelling = spelling_of(version.state.content.decode("utf-8-sig"))
-    layout = layout_of(document)
+    spelling = collect_number_spellings(version.state.content.decode("utf-8-sig"))
+    layout = record_key_order(document)
     return p.StateImported(document=document, layout=layout, spelling=spelling, source=source)
 
 
@@ -225,7 +231,7 @@ def _iterate_stage_changes(
     place: str, old: Fields, new: Fields, amended: list[Fields]
 ) -> Iterator[Change]:
     for field in (name for name in dict.fromkeys([*old, *new]) if name in DEFINITIONAL):
-        if any(_is_covered(record, new["id"], field) for record in amended):
+        if any(_is_field_amended(record, new["id"], field) for record in amended):
             continue
         if field != "parameters":
             yield from _iterate_field_change(f"{place}/{field}", field, old, new, field, new["id"])
@@ -234,7 +240,7 @@ def _iterate_stage_changes(
         yield from _changed_keys(f"{place}/{field}", field, *values, new["id"])
 
 
-def _is_covered(record: Fields, stage: str, field: str) -> bool:
+def _is_field_amended(record: Fields, stage: str, field: str) -> bool:
     if record.get("stage_id") not in (None, stage) and field != "depends_on":
         return False
     return field in (record.get("changes") or {}) or record.get("type") == "stage_insert"
@@ -262,7 +268,7 @@ def _iterate_field_change(
 _REPORT = re.compile(r"\bReport: (\S+)")
 
 
-def _disk_findings(version: Version, folder: Path) -> Iterator[ImportFinding]:
+def _find_missing_named_files(version: SourceVersion, folder: Path) -> Iterator[ImportFinding]:
     """Yield a finding for each named output, report or machine file missing on disk."""
     state = version.state
     for index, stage in enumerate(state.stages):
@@ -279,7 +285,7 @@ def _disk_findings(version: Version, folder: Path) -> Iterator[ImportFinding]:
             yield ImportFinding("missing_report", LOG, entry.line, name)
     for key, profile in (state.document.get("backend_profiles") or {}).items():
         path = profile.get("config_path")
-        if isinstance(path, str) and path and not exists(resolve_words(folder, path)):
+        if isinstance(path, str) and path and not exists(join_normalized_path(folder, path)):
             line = state.line(f"/backend_profiles/{escape_pointer_key(key)}/config_path")
             yield ImportFinding("missing_machine", STATE, line, path)
 
@@ -299,23 +305,25 @@ def collect_findings(sources: Sources) -> list[ImportFinding]:
         found.append(other)
     for number, version in enumerate(versions):
         before = versions[number - 1] if number else None
-        here = _find_new_findings(before, version)
+        here = _compare_versions(before, version)
         if number + 1 == len(versions) or _is_rewritten(version, versions[number + 1]):
-            here += log_findings(version) + StateFindings(version, sources.zone).all()
+            here += find_log_problems(version) + StateFindings(version, sources.zone).all()
         found += _sort_findings(here, version)
-    found += _sort_findings(list(_disk_findings(sources.last, sources.folder)), sources.last)
+    found += _sort_findings(
+        list(_find_missing_named_files(sources.last, sources.folder)), sources.last
+    )
     order = list(KINDS)
     return sorted(found, key=lambda finding: order.index(finding.kind))
 
 
-def _find_new_findings(before: Version | None, now: Version) -> list[ImportFinding]:
+def _compare_versions(before: SourceVersion | None, now: SourceVersion) -> list[ImportFinding]:
     """Return the findings that appear with a new version of the files.
 
     They concern the times of new log entries, rewritten log lines, and definitions that changed
     without an amendment.
     """
-    start = common_start(before.entries, now.entries) if before is not None else 0
-    found = list(time_findings(now.entries[start:], now.known_at))
+    start = count_common_entries(before.entries, now.entries) if before is not None else 0
+    found = list(find_time_problems(now.entries[start:], now.known_at))
     if before is None:
         return found
     created = [version.state.document.get("created") for version in (before, now)]
@@ -337,11 +345,11 @@ def _find_new_findings(before: Version | None, now: Version) -> list[ImportFindi
     ]
 
 
-def _is_rewritten(before: Version, now: Version) -> bool:
-    return common_start(before.entries, now.entries) < len(before.entries)
+def _is_rewritten(before: SourceVersion, now: SourceVersion) -> bool:
+    return count_common_entries(before.entries, now.entries) < len(before.entries)
 
 
-def _sort_findings(found: Sequence[ImportFinding], version: Version) -> list[ImportFinding]:
+def _sort_findings(found: Sequence[ImportFinding], version: SourceVersion) -> list[ImportFinding]:
     placed = [replace(finding, commit=finding.commit or version.commit) for finding in found]
     return sorted(placed, key=lambda f: (f.file, f.line))
 
@@ -385,7 +393,7 @@ def adopt_workflow(
         # files are missing.
         state = planned_state(planned)
         rests = dict(rests_of(root.path, state))
-        planned = (*planned, *files_recorded(root.path, state, now, attempts=rests))
+        planned = (*planned, *build_files_recorded_event(root.path, state, now, attempts=rests))
     workflow = str(sources.last.state.document["workflow_id"])
     if options.dry_run:
         require_no_workflow(root)
@@ -397,7 +405,7 @@ def adopt_workflow(
         if first is not None:
             return first
         require_new_stream(service.log.stream, options)
-        _keep_sources(service, sources)
+        _copy_imported_files(service, sources)
         outcome = service.acting_as("import").take_over(planned, options)
         if outcome.state.consent == "signature":
             service.log.approvals.pin(outcome.state)
@@ -409,7 +417,7 @@ def adopt_workflow(
     return ImportResult(sources, findings, outcome)
 
 
-def _keep_sources(service: Service, sources: Sources) -> None:
+def _copy_imported_files(service: Service, sources: Sources) -> None:
     """Copy the imported files unchanged to ``.wfctl/imported/``.
 
     wfctl then takes over the state file and the log in the folder as its own generated files.
@@ -424,4 +432,4 @@ def _keep_sources(service: Service, sources: Sources) -> None:
     if not (root.path / LOG).exists():
         write_whole(root.path / LOG, last.log)
     if (root.path / STATE).exists():
-        claim_state(service, last.state.content)
+        remember_state_file(service, last.state.content)

@@ -61,7 +61,7 @@ def import_(
     The command reports problems in the imported files, but does not change these files.
     """
     if source.is_file():
-        _only_of_a_folder(context)
+        _refuse_folder_only_options(context)
         handover = require_extension("handover", f"the import of the archive {source}")
         handover.restore_archive(context, source, into, dry_run=options.dry_run)
         return
@@ -92,7 +92,7 @@ def import_(
     _print_result(Output(settings, root=root), adoption, options)
 
 
-def _only_of_a_folder(context: typer.Context) -> None:
+def _refuse_folder_only_options(context: typer.Context) -> None:
     """Raise `InvalidOption` if an option was typed that does not apply to an archive."""
     names = ("git", "utc_offset", "consent", "signers", "key", "command_id", "expected_version")
     sources = {name: context.get_parameter_source(name) for name in names}
@@ -128,7 +128,7 @@ def _print_result(output: Output, adoption: ImportResult, options: WriteOptions)
         "findings": [finding.to_dict() for finding in findings],
         **list_planned_files(outcome, options),
     }
-    software = _software_of(adoption)
+    software = _suggest_described_software(adoption)
     data |= {"software": software} if software else {}
     kinds = Counter(finding.kind for finding in findings).most_common()
     lines = [
@@ -151,7 +151,7 @@ def _print_result(output: Output, adoption: ImportResult, options: WriteOptions)
     )
 
 
-def _software_of(adoption: ImportResult) -> dict[str, Any]:
+def _suggest_described_software(adoption: ImportResult) -> dict[str, Any]:
     """Return the software described next to the imported files, and the command to use it.
 
     Returns an empty dictionary if nothing is described, or if no unfinished stage needs software.

@@ -12,7 +12,7 @@ from typing import Any
 
 from extensions.adoption.state_file import StateFile
 from extensions.adoption.typed_time import TypedTime, parse_time
-from extensions.adoption.versions import LOG, STATE, ImportFinding, LogEntry, Version
+from extensions.adoption.versions import LOG, STATE, ImportFinding, LogEntry, SourceVersion
 from lifecycle.plan.fields import FREE, OF_STAGE, OF_WORKFLOW
 from lifecycle.state.status import FINISHED, Status, transition
 from lifecycle.words.document import default_session_config, escape_pointer_key
@@ -57,13 +57,13 @@ class ClaimedStep:
         """The number of the log line that claimed the previous status."""
         return self.others[self.stage].entry.line
 
-    def is_at_once_with(self, other: ClaimedStep) -> bool:
+    def is_same_second_as(self, other: ClaimedStep) -> bool:
         """Return whether both steps have the same time, to the second."""
         first, second = self.entry.time, other.entry.time
         return first is not None and second is not None and first.is_same_second(second)
 
 
-def steps_of(entries: Sequence[LogEntry]) -> list[ClaimedStep]:
+def list_claimed_steps(entries: Sequence[LogEntry]) -> list[ClaimedStep]:
     """Return each status change that the log entries claim, in the order of the log."""
     found: list[ClaimedStep] = []
     last: dict[str, ClaimedStep] = {}
@@ -82,12 +82,12 @@ def steps_of(entries: Sequence[LogEntry]) -> list[ClaimedStep]:
     return found
 
 
-def log_findings(version: Version) -> list[ImportFinding]:
+def find_log_problems(version: SourceVersion) -> list[ImportFinding]:
     """Return the problems in a version's log, such as illegal status changes."""
     state, entries = version.state, version.entries
     stages = {stage["id"]: stage for stage in state.stages}
     found: list[ImportFinding] = []
-    for step in steps_of(entries):
+    for step in list_claimed_steps(entries):
         if step.stage not in stages:
             found.append(
                 _build_log_finding("unknown_stage", step.entry, f"{step.stage}: {step.entry.text}")
@@ -100,7 +100,12 @@ def log_findings(version: Version) -> list[ImportFinding]:
         found += [_build_log_finding("unknown_status", entry, word) for word in entry.unknown]
         if entry.retry is not None and entry.stage not in stages:
             found.append(_build_log_finding("unknown_stage", entry, entry.text))
-    return [*found, *_check_sessions(entries), *_check_end(version), *_find_polling(entries)]
+    return [
+        *found,
+        *_check_sessions(entries),
+        *_find_unfinished_at_completion(version),
+        *_find_polling(entries),
+    ]
 
 
 def _build_log_finding(
@@ -153,13 +158,13 @@ def _check_dependencies(step: ClaimedStep, stage: Fields) -> Steps:
             yield "missing_step", f"{step.target} although {need} was {found}"
     if step.target not in _COMPUTED:
         return
-    if step.before is Status.RUNNING and step.is_at_once_with(step.others[step.stage]):
+    if step.before is Status.RUNNING and step.is_same_second_as(step.others[step.stage]):
         yield (
             "identical_times",
             f"{step.target} in the same second as the launch (line {step.since})",
         )
     for need, other in needs:
-        if other is not None and other.target is Status.COMPLETED and step.is_at_once_with(other):
+        if other is not None and other.target is Status.COMPLETED and step.is_same_second_as(other):
             when = f"{need} was completed (line {other.entry.line})"
             yield "identical_times", f"{step.target} in the same second as {when}"
 
@@ -176,11 +181,11 @@ def _check_sessions(entries: Sequence[LogEntry]) -> Iterator[ImportFinding]:
         last = entry.session
 
 
-def _check_end(version: Version) -> Iterator[ImportFinding]:
+def _find_unfinished_at_completion(version: SourceVersion) -> Iterator[ImportFinding]:
     """Yield a finding for each stage that was unfinished when the log reported completion."""
     for index, entry in enumerate(version.entries):
         if entry.workflow_completed:
-            last = {step.stage: step.target for step in steps_of(version.entries[:index])}
+            last = {step.stage: step.target for step in list_claimed_steps(version.entries[:index])}
             for stage in version.state.stages:
                 status = last.get(stage["id"], Status.PENDING)
                 if status not in _OVER:
@@ -213,7 +218,7 @@ _LACKS: dict[str, Callable[[TypedTime | None, str], bool]] = {
 }
 
 
-def time_findings(entries: Sequence[LogEntry], latest: str) -> Iterator[ImportFinding]:
+def find_time_problems(entries: Sequence[LogEntry], latest: str) -> Iterator[ImportFinding]:
     """Yield the problems with the times of log entries, such as a missing or future time.
 
     The entries existed by the time ``latest``. Adjacent entries with the same problem share one
@@ -241,11 +246,11 @@ def time_findings(entries: Sequence[LogEntry], latest: str) -> Iterator[ImportFi
 class StateFindings:
     """The problems found in the state file of one imported version."""
 
-    def __init__(self, version: Version, zone: tzinfo | None) -> None:
+    def __init__(self, version: SourceVersion, zone: tzinfo | None) -> None:
         self.version = version
         self.state = version.state
         self.zone = zone
-        self.steps = steps_of(version.entries)
+        self.steps = list_claimed_steps(version.entries)
 
     def all(self) -> list[ImportFinding]:
         """Return the problems within the state file, and its contradictions to the log."""
@@ -391,7 +396,7 @@ class StateFindings:
             if one is not None and two is not None and one.is_same_second(two):
                 yield "identical_times", place, f"{one.text}, in the same second in which {what}"
 
-    def _iterate_parts(
+    def _iterate_state_objects(
         self,
     ) -> Iterator[tuple[str, Fields, Sequence[str], Sequence[str], str | None]]:
         """Yield each object in the state file, such as a stage, process or amendment.
@@ -413,7 +418,7 @@ class StateFindings:
             yield place, process, _PROCESS_FIELDS, ("launched_at",), stage["id"]
 
     def _find_unknown_fields(self) -> Iterator[ImportFinding]:
-        for place, values, known, _, stage in self._iterate_parts():
+        for place, values, known, _, stage in self._iterate_state_objects():
             for key in (key for key in values if key not in known and not key.startswith(FREE)):
                 evidence = f"{key}: {format_short_json(values[key])}"
                 yield self._build_finding(
@@ -421,7 +426,7 @@ class StateFindings:
                 )
 
     def _check_times(self) -> Iterator[ImportFinding]:
-        for place, values, _, times, stage in self._iterate_parts():
+        for place, values, _, times, stage in self._iterate_state_objects():
             for name in (name for name in times if values.get(name)):
                 time = self._parse_time(values[name])
                 for kind, lacks in _LACKS.items():

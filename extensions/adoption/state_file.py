@@ -11,7 +11,7 @@ from datetime import timedelta, timezone, tzinfo
 from typing import Any
 
 from lifecycle.plan.imported_document import find_import_problems
-from lifecycle.words.document import escape_pointer_key, list_named_paths
+from lifecycle.words.document import convert_named_paths_to_lists, escape_pointer_key
 from service.documents.plan_file import decode_json
 from service.errors import UnimportableState, UnreadablePlan
 
@@ -20,7 +20,7 @@ _SPACE = re.compile(r"[ \t\r\n]*")
 _TOKEN = re.compile(r'"(?:\\.|[^"\\])*"|(?P<constant>-?Infinity|NaN)', re.DOTALL)
 
 
-def lines_of(text: str) -> dict[str, int]:
+def map_pointers_to_lines(text: str) -> dict[str, int]:
     """Return the line of each value in a valid JSON text, by JSON pointer (RFC 6901).
 
     Lines count from 1.
@@ -112,7 +112,7 @@ class StateFile:
         return found
 
 
-def read_state(name: str, content: bytes) -> StateFile:
+def decode_state_file(name: str, content: bytes) -> StateFile:
     """Decode and check a state file. Error messages call it ``name``.
 
     Raises `UnreadablePlan`, with line and column, if the text is not JSON in UTF-8. Raises
@@ -126,10 +126,10 @@ def read_state(name: str, content: bytes) -> StateFile:
             name, "UTF-8", why, *_find_line_and_column(content, error.start)
         ) from error
     document, named = _decode_text(name, text), list[str]()
-    lines = lines_of(text)
+    lines = map_pointers_to_lines(text)
     stages = document.get("stages") if isinstance(document, dict) else None
     if isinstance(stages, list):
-        found = [list_named_paths(stage) for stage in stages]
+        found = [convert_named_paths_to_lists(stage) for stage in stages]
         document = {**document, "stages": [stage for stage, _ in found]}
         named = [f"/stages/{n}/{field}" for n, (_, fields) in enumerate(found) for field in fields]
     state = StateFile(content, document, lines, named)

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from typing import Any
 
-from extensions.adoption.state_file import StateFile, read_state
+from extensions.adoption.state_file import StateFile, decode_state_file
 from extensions.adoption.typed_time import TypedTime, parse_time
 from lifecycle.state.status import Status
 from service.errors import NotFound, ServiceError
@@ -100,7 +100,7 @@ def _parse_entry(
         return replace(entry, session=int(session[1]))
     if text.startswith("Workflow completed"):
         return replace(entry, workflow_completed=True)
-    stage, said = _of_stage(text, known)
+    stage, said = _parse_stage_prefix(text, known)
     if stage is None:
         return entry
     words, retry = _STATUS.findall(said), _RETRY.match(said)
@@ -113,7 +113,7 @@ def _parse_entry(
     )
 
 
-def _of_stage(text: str, known: Mapping[str, str]) -> tuple[str | None, str]:
+def _parse_stage_prefix(text: str, known: Mapping[str, str]) -> tuple[str | None, str]:
     """Return the stage that a log line names, and the text after the stage.
 
     Returns None and an empty string if the line does not name a stage.
@@ -129,7 +129,7 @@ def _of_stage(text: str, known: Mapping[str, str]) -> tuple[str | None, str]:
     return (f"stage-{numbered[1]}", numbered[2]) if numbered is not None else (None, "")
 
 
-def join_polls(entries: Sequence[LogEntry]) -> list[list[LogEntry]]:
+def group_repeated_polls(entries: Sequence[LogEntry]) -> list[list[LogEntry]]:
     """Return the log entries in groups.
 
     Identical, consecutive entries that only report a status check share a group. Any other entry is
@@ -145,7 +145,7 @@ def join_polls(entries: Sequence[LogEntry]) -> list[list[LogEntry]]:
     return found
 
 
-def common_start(before: Sequence[LogEntry], now: Sequence[LogEntry]) -> int:
+def count_common_entries(before: Sequence[LogEntry], now: Sequence[LogEntry]) -> int:
     """Return the number of entries at the start that two versions of a log have in common."""
     return start_of([one.raw for one in before], [one.raw for one in now])
 
@@ -214,7 +214,7 @@ LOG = "progress.log"
 
 
 @dataclass(frozen=True, slots=True)
-class Version:
+class SourceVersion:
     """The state file and the log at one time.
 
     ``commit`` is the Git commit of the files, or None for the files on disk. ``known_at`` is the
@@ -245,13 +245,13 @@ class Sources:
     """
 
     folder: Path
-    versions: tuple[Version, ...]
+    versions: tuple[SourceVersion, ...]
     zone: tzinfo | None
     unreadable: tuple[ImportFinding, ...] = ()
-    foreign: tuple[Version, ...] = ()
+    foreign: tuple[SourceVersion, ...] = ()
 
     @property
-    def last(self) -> Version:
+    def last(self) -> SourceVersion:
         """The newest version: the files on disk."""
         return self.versions[-1]
 
@@ -274,14 +274,14 @@ def read_sources(folder: Path, *, now: str, git: bool, zone: tzinfo | None) -> S
             folder=str(folder),
             file=STATE,
         )
-    state = read_state(STATE, content)
+    state = decode_state_file(STATE, content)
     zone = zone or _guess_zone(state, log or b"")
     last = _build_version(state, log, zone, now, None)
-    versions: list[Version] = []
+    versions: list[SourceVersion] = []
     unreadable: list[ImportFinding] = []
     for commit, at, earlier, log_then, after_gap in _iterate_commits(folder) if git else ():
         try:
-            version = _build_version(read_state(STATE, earlier), log_then, zone, at, commit)
+            version = _build_version(decode_state_file(STATE, earlier), log_then, zone, at, commit)
         except ServiceError as error:
             line, why = error.data.get("line") or 1, error.message
             unreadable.append(ImportFinding("unreadable_version", STATE, line, why, commit=commit))
@@ -297,9 +297,9 @@ def read_sources(folder: Path, *, now: str, git: bool, zone: tzinfo | None) -> S
 
 def _build_version(
     state: StateFile, log: bytes | None, zone: tzinfo | None, known_at: str, commit: str | None
-) -> Version:
+) -> SourceVersion:
     entries = tuple(read_entries(log or b"", zone, state.stages))
-    return Version(state, log or b"", entries, known_at, commit, log is not None)
+    return SourceVersion(state, log or b"", entries, known_at, commit, log is not None)
 
 
 def _guess_zone(state: StateFile, log: bytes) -> tzinfo | None:

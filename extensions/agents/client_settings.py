@@ -37,7 +37,7 @@ class SettingsPiece(NamedTuple):
         found = set(map(_strip_line, read_settings(self.path).splitlines()))
         return found.issuperset(map(_strip_line, self.text.splitlines()))
 
-    def is_mentioned(self) -> bool:
+    def is_wfctl_mentioned(self) -> bool:
         """Return whether the settings file contains the word ``wfctl``."""
         return "wfctl" in read_settings(self.path)
 

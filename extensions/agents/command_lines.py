@@ -19,7 +19,7 @@ Arguments = Mapping[str, Any]
 _PYTHON_TYPES = {"integer": int, "boolean": bool, "array": list, "object": dict}
 
 
-def read_arguments(tool: Tool, given: Arguments) -> dict[str, Any]:
+def normalize_arguments(tool: Tool, given: Arguments) -> dict[str, Any]:
     """Return the arguments of a tool call without nulls, and with JSON strings decoded.
 
     Some clients encode numbers, lists or objects as JSON strings. Such a string is decoded only if
@@ -122,7 +122,7 @@ _INSTEAD: dict[str, dict[str, Any]] = {
 }
 
 
-def call_of(command: str, needs: Sequence[str] = ()) -> dict[str, Any] | None:
+def convert_to_tool_call(command: str, needs: Sequence[str] = ()) -> dict[str, Any] | None:
     """Return the tool call for a wfctl command line, or None if no tool offers it.
 
     ``needs`` contains placeholder words in the command line, and conditions to meet before the

@@ -9,10 +9,10 @@ ToolCallError
 
 from __future__ import annotations
 
-from wording import Coded
+from wording import CodedError
 
 
-class ToolCallError(Coded):
+class ToolCallError(CodedError):
     """A tool call that was refused before any command ran; ``code`` is stable."""
 
     code = "tool_call"

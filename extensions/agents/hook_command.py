@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cli.frame.options import argument
-from cli.frame.workspace import Reading, open_for_reading
+from cli.frame.workspace import OpenedWorkflow, open_for_reading
 from service.errors import NoRoot
 from service.reading.machine_streams import list_machines
 
@@ -51,7 +51,7 @@ def hook(
     before-stop asks the agent once for a summary.
     """
     from extensions.machines.views.unfinished import list_unfinished_work
-    from projections.screens.inbox import of_workflow
+    from projections.screens.inbox import find_stages_without_note
 
     given = _read_hook_input()
     try:
@@ -62,15 +62,15 @@ def hook(
             unfinished = list(chain.from_iterable(map(list_unfinished_work, live)))
             if state is not None:
                 events = here.store.read(here.log.stream, after=max(state.head - _EVENTS, 0))
-                unfinished = [*of_workflow(state, events), *unfinished]
+                unfinished = [*find_stages_without_note(state, events), *unfinished]
     except NoRoot:
         return
     if turn is HookTurn.SESSION_START:
         _print_brief(root, state, live)
     elif turn is HookTurn.BEFORE_COMPACT:
-        _hand_off(root, unfinished, live, str(given.get("trigger") or "auto"))
+        _record_work_summary(root, unfinished, live, str(given.get("trigger") or "auto"))
     else:
-        _ask_once(unfinished, given, root)
+        _request_summary_once(unfinished, given, root)
 
 
 def _read_hook_input() -> dict[str, Any]:
@@ -81,7 +81,7 @@ def _read_hook_input() -> dict[str, Any]:
     return {}
 
 
-def _list_live_machines(here: Reading) -> list[Machine]:
+def _list_live_machines(here: OpenedWorkflow) -> list[Machine]:
 
     found = [here.machine(id_).current() for id_ in list_machines(here.root, here.store)]
     live = [one for one in found if not one.is_final]
@@ -108,7 +108,9 @@ def _print_brief(root: str, state: Workflow | None, live: list[Machine]) -> None
     print(json.dumps({"hookSpecificOutput": answer}, ensure_ascii=False))
 
 
-def _hand_off(root: str, unfinished: list[Unfinished], live: list[Machine], trigger: str) -> None:
+def _record_work_summary(
+    root: str, unfinished: list[Unfinished], live: list[Machine], trigger: str
+) -> None:
     """Record a summary of the work in progress before the agent's context is compacted."""
     by_id = {machine.id: machine for machine in live}
     stages = [one for one in unfinished if one.subject not in by_id]
@@ -130,7 +132,7 @@ def _hand_off(root: str, unfinished: list[Unfinished], live: list[Machine], trig
         _run_command(root, "machine", "checkpoint", f"--summary={summary}", *steps, machine.id)
 
 
-def _ask_once(unfinished: list[Unfinished], given: dict[str, Any], root: str) -> None:
+def _request_summary_once(unfinished: list[Unfinished], given: dict[str, Any], root: str) -> None:
     """Ask the agent not to stop yet if work in progress has no summary.
 
     The question is asked once for each session and state of the work.

@@ -82,7 +82,7 @@ class Kit(NamedTuple):
         return (*([self.server] if self.server else []), *self.pieces)
 
 
-class Places(NamedTuple):
+class ClientFolders(NamedTuple):
     """The folders in which a client looks for its files.
 
     If ``project`` is None, they belong to the user account instead of a project.
@@ -104,12 +104,12 @@ class Places(NamedTuple):
         return Path(named) if named else self.home / account
 
 
-def kit_of(client: str, places: Places) -> Kit:
+def kit_of(client: str, places: ClientFolders) -> Kit:
     """Return the plugin files, commands and settings texts for a client."""
     return _KITS[client](places)
 
 
-def _build_claude_kit(places: Places) -> Kit:
+def _build_claude_kit(places: ClientFolders) -> Kit:
     base = places.find_folder(".claude", ".claude", "CLAUDE_CONFIG_DIR") / "skills/wfctl"
     names = (".claude-plugin/plugin.json", ".mcp.json", "hooks/hooks.json", "hooks/hook.sh")
     return Kit(
@@ -120,7 +120,7 @@ def _build_claude_kit(places: Places) -> Kit:
     )
 
 
-def _build_codex_kit(places: Places) -> Kit:
+def _build_codex_kit(places: ClientFolders) -> Kit:
     base = places.find_folder(".codex", ".codex", "CODEX_HOME")
     skills = places.find_folder(".agents/skills", ".agents/skills")
     config, script = base / "config.toml", base / "wfctl/hooks/hook.sh"
@@ -140,7 +140,7 @@ def _build_codex_kit(places: Places) -> Kit:
     )
 
 
-def _build_gemini_kit(places: Places) -> Kit:
+def _build_gemini_kit(places: ClientFolders) -> Kit:
     base = places.find_folder(".gemini", ".gemini")
     settings, script = base / "settings.json", base / "wfctl/hooks/hook.sh"
     hooks = {
@@ -158,7 +158,7 @@ def _build_gemini_kit(places: Places) -> Kit:
     )
 
 
-def _build_opencode_kit(places: Places) -> Kit:
+def _build_opencode_kit(places: ClientFolders) -> Kit:
     base = places.find_folder(".opencode", ".config/opencode")
     config = places.project or base
     commented = config / "opencode.jsonc"
@@ -173,7 +173,7 @@ def _build_opencode_kit(places: Places) -> Kit:
     return Kit(files, (_agents_md(config, "AGENTS"),), piece)
 
 
-_KITS: dict[str, Callable[[Places], Kit]] = {
+_KITS: dict[str, Callable[[ClientFolders], Kit]] = {
     "claude": _build_claude_kit,
     "codex": _build_codex_kit,
     "gemini": _build_gemini_kit,
@@ -280,7 +280,7 @@ def _compute_digest(content: bytes) -> str:
     return sha256(content).hexdigest()
 
 
-def carry_out(plan: InstallPlan) -> None:
+def apply_install_plan(plan: InstallPlan) -> None:
     """Write and remove files as planned.
 
     Files that already have the planned content are not written again.
@@ -293,7 +293,7 @@ def carry_out(plan: InstallPlan) -> None:
             write_whole(path, content)
 
 
-def clear_folders(folders: Iterable[str]) -> None:
+def remove_empty_folders(folders: Iterable[str]) -> None:
     """Remove the folders that wfctl created if they are empty, the innermost first."""
     for name in sorted(folders, key=len, reverse=True):
         with suppress(OSError):

@@ -77,24 +77,29 @@ def mcp(
     folder = settings.start.resolve()
     # Fork the process for commands now. Forking is safe and fast while this process has only one
     # thread and few loaded modules.
-    from extensions.agents.warm_process import Warm
+    from extensions.agents.warm_process import WarmProcess
 
-    with closing(Warm(_carried_out, _import_commands)) as warm:
-        from extensions.agents.server import Face, build_server
-        from extensions.agents.serving import free_port, over_http, over_socket, over_stdio
+    with closing(WarmProcess(_run_command_line, _import_commands)) as warm:
+        from extensions.agents.server import ServerState, build_server
+        from extensions.agents.serving import (
+            free_port,
+            serve_over_http,
+            serve_over_socket,
+            serve_over_stdio,
+        )
 
-        server = build_server(Face(warm, folder, actor), VERSION)
+        server = build_server(ServerState(warm, folder, actor), VERSION)
         if socket is not None:
             print_message(f"wfctl: serving http://localhost/mcp on the socket {socket}")
-            over_socket(server, socket)
+            serve_over_socket(server, socket)
         elif port is not None:
             token = os.environ.get(TOKEN) or secrets.token_urlsafe(24)
             port = port or free_port(host)
             shown = "" if os.environ.get(TOKEN) else f", header `Authorization: Bearer {token}`"
             print_message(f"wfctl: serving on http://{host}:{port}/mcp{shown}")
-            over_http(server, token, host=host, port=port, allowed=allow or [])
+            serve_over_http(server, token, host=host, port=port, allowed=allow or [])
         else:
-            over_stdio(server)
+            serve_over_stdio(server)
 
 
 def _check_options(
@@ -106,7 +111,7 @@ def _check_options(
             "`pipx install 'wfctl-eventstore[mcp]'`."
         )
     if socket is not None:
-        from extensions.agents.serving import is_left_behind
+        from extensions.agents.serving import is_leftover_socket
 
         size = len(os.fsencode(socket))
         if port is not None:
@@ -118,7 +123,7 @@ def _check_options(
                 f"the option --socket accepts a path of at most {_LONGEST} bytes, but the given "
                 f"path has {size} bytes. Choose a shorter path."
             )
-        if socket.exists() and not is_left_behind(socket):
+        if socket.exists() and not is_leftover_socket(socket):
             used = "a running server already uses it"
             found = used if socket.is_socket() else "a file already exists at this path"
             raise InvalidOption(
@@ -138,7 +143,7 @@ _LONGEST = 107
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
-def _carried_out(arguments: list[str]) -> int:
+def _run_command_line(arguments: list[str]) -> int:
     from cli.main import run
 
     return run(arguments)

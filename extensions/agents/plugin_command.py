@@ -61,7 +61,7 @@ def install(
     """
     from extensions.agents.install import (
         InstallRecord,
-        carry_out,
+        apply_install_plan,
         load_record,
         plan_install,
         save_record,
@@ -73,7 +73,7 @@ def install(
         # Save the record before the first file is written, so that `uninstall` finds the files even
         # after a crash.
         save_record(place, plan.record)
-        carry_out(plan)
+        apply_install_plan(plan)
     command = _add_server(kit, dry_run)
     if command and not dry_run:
         plan.record.has_server = True
@@ -100,10 +100,10 @@ def uninstall(
     of the agent's client.
     """
     from extensions.agents.install import (
-        carry_out,
-        clear_folders,
+        apply_install_plan,
         load_record,
         plan_removal,
+        remove_empty_folders,
         save_record,
     )
 
@@ -118,8 +118,8 @@ def uninstall(
         command = kit.commands.remove if is_removed else ()
     plan = plan_removal(kit, record)
     if not dry_run:
-        carry_out(plan)
-        clear_folders(record.folders)
+        apply_install_plan(plan)
+        remove_empty_folders(record.folders)
         if plan.record.files:
             save_record(place, plan.record)
         else:
@@ -127,7 +127,7 @@ def uninstall(
     pieces = [
         piece
         for piece in kit.all_pieces()
-        if piece.is_mentioned() and not (command and piece is kit.server)
+        if piece.is_wfctl_mentioned() and not (command and piece is kit.server)
     ]
     heading = "Remove these lines, and any other entry of the plugin, from {path}:"
     _print_changes(context, plan, dry_run, command, heading, pieces)
@@ -135,7 +135,7 @@ def uninstall(
 
 def _prepare_kit(context: typer.Context, client: Client, in_project: bool) -> tuple[Kit, Path]:
     """Return the plugin files for the client, and the path of the installation record."""
-    from extensions.agents.install import Places, kit_of, record_path
+    from extensions.agents.install import ClientFolders, kit_of, record_path
 
     if client is Client.OTHER and not in_project:
         raise InvalidOption(
@@ -143,7 +143,7 @@ def _prepare_kit(context: typer.Context, client: Client, in_project: bool) -> tu
             "option --project. Add --project."
         )
     project = settings_of(context).start.resolve() if in_project else None
-    places = Places(Path.home(), project, os.environ)
+    places = ClientFolders(Path.home(), project, os.environ)
     return kit_of(client.value, places), record_path(client.value, project)
 
 
@@ -154,7 +154,7 @@ def _add_server(kit: Kit, dry_run: bool) -> tuple[str, ...]:
     mention wfctl are not changed, because the user may have edited the entry.
     """
     commands = kit.commands
-    if commands is None or kit.server is None or kit.server.is_mentioned():
+    if commands is None or kit.server is None or kit.server.is_wfctl_mentioned():
         return ()
     if not commands.is_supported():
         return ()

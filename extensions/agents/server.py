@@ -26,11 +26,11 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 
-from extensions.agents.command_lines import line_of, read_arguments
+from extensions.agents.command_lines import line_of, normalize_arguments
 from extensions.agents.errors import OutsideFolder, ToolCallError, UnfitArguments
 from extensions.agents.tool_answers import ToolAnswer, answer_of, build_failure
 from extensions.agents.tools import TOOLS, Tool
-from extensions.agents.warm_process import CommandEnd, Running, Warm
+from extensions.agents.warm_process import CommandEnd, RunningCommand, WarmProcess
 
 Call = ServerRequestContext[Any, Any]
 Ended = CommandEnd | None
@@ -56,7 +56,7 @@ INSTRUCTIONS = (
 )
 
 
-class Face:
+class ServerState:
     """The state that all handlers share: command processes, served folder, and actor.
 
     Each reader process runs one reading command at a time. If a command is slow, a new reader takes
@@ -65,7 +65,7 @@ class Face:
     an agent.
     """
 
-    def __init__(self, warm: Warm, folder: Path, actor: str | None) -> None:
+    def __init__(self, warm: WarmProcess, folder: Path, actor: str | None) -> None:
         self._warm = warm
         self._idle = [warm.reader() for _ in range(READERS)]
         self._free = anyio.Semaphore(READERS)
@@ -109,12 +109,12 @@ class Face:
         # listed events.
         environ = {"WFCTL_ACTOR": self._find_actor(context)}
         async with _report_progress(context):
-            if not writes and (ended := await self._read(words, root, environ)):
+            if not writes and (ended := await self._run_in_reader(words, root, environ)):
                 return ended
             with self._warm.start(words, root, environ) as running:
-                return await _end_of(running)
+                return await _wait_for_command(running)
 
-    async def _read(self, words: list[str], root: Path, environ: dict[str, str]) -> Ended:
+    async def _run_in_reader(self, words: list[str], root: Path, environ: dict[str, str]) -> Ended:
         """Run a reading command in a reader process.
 
         Returns None if all readers are busy, or if the reader died.
@@ -138,7 +138,7 @@ class Face:
 
         try:
             with self._warm.start(words, root, environ, reader) as running:
-                ended = await _end_of(running, give_back)
+                ended = await _wait_for_command(running, give_back)
                 give_back(running.stays)
         except ConnectionError:
             return None
@@ -164,7 +164,9 @@ async def _report_progress(context: Call) -> AsyncIterator[None]:
             group.cancel_scope.cancel()
 
 
-async def _end_of(running: Running, is_slow: Callable[[], None] = lambda: None) -> CommandEnd:
+async def _wait_for_command(
+    running: RunningCommand, is_slow: Callable[[], None] = lambda: None
+) -> CommandEnd:
     """Wait for a command and return its result.
 
     If the call is cancelled, the command is stopped. If the command is slow, ``is_slow`` is called.
@@ -182,26 +184,26 @@ async def _end_of(running: Running, is_slow: Callable[[], None] = lambda: None) 
         raise
 
 
-def build_server(face: Face, version: str) -> Server[Any]:
+def build_server(face: ServerState, version: str) -> Server[Any]:
     """Return the MCP server with its tools, resources and prompts."""
     tools = [describe_tool(tool) for tool in TOOLS.values()]
     return Server(
         "wfctl",
         version=version,
         instructions=INSTRUCTIONS,
-        on_list_tools=_answer_always(types.ListToolsResult(tools=tools)),
+        on_list_tools=_build_constant_handler(types.ListToolsResult(tools=tools)),
         on_call_tool=partial(_call_tool, face),
-        on_list_resources=_answer_always(types.ListResourcesResult(resources=RESOURCES)),
-        on_list_resource_templates=_answer_always(
+        on_list_resources=_build_constant_handler(types.ListResourcesResult(resources=RESOURCES)),
+        on_list_resource_templates=_build_constant_handler(
             types.ListResourceTemplatesResult(resource_templates=TEMPLATES)
         ),
         on_read_resource=partial(_read_resource, face),
-        on_list_prompts=_answer_always(types.ListPromptsResult(prompts=PROMPTS)),
+        on_list_prompts=_build_constant_handler(types.ListPromptsResult(prompts=PROMPTS)),
         on_get_prompt=_get_prompt,
     )
 
 
-def _answer_always(result: T) -> Callable[[Call, Any], Awaitable[T]]:
+def _build_constant_handler(result: T) -> Callable[[Call, Any], Awaitable[T]]:
     async def handler(_context: Call, _params: Any) -> T:
         return result
 
@@ -209,7 +211,7 @@ def _answer_always(result: T) -> Callable[[Call, Any], Awaitable[T]]:
 
 
 async def _call_tool(
-    face: Face, context: Call, params: types.CallToolRequestParams
+    face: ServerState, context: Call, params: types.CallToolRequestParams
 ) -> types.CallToolResult:
     """Run a tool call and return its answer.
 
@@ -221,7 +223,7 @@ async def _call_tool(
 
 
 async def _answer_call(
-    face: Face, context: Call, params: types.CallToolRequestParams
+    face: ServerState, context: Call, params: types.CallToolRequestParams
 ) -> ToolAnswer:
     once = (params.meta or {}).get(CALL_ID)
     tool = TOOLS.get(params.name)
@@ -229,7 +231,7 @@ async def _answer_call(
         raise _build_invalid_error(
             f"no tool has the name {params.name!r}; the tools are {', '.join(TOOLS)}"
         )
-    given = read_arguments(tool, params.arguments or {})
+    given = normalize_arguments(tool, params.arguments or {})
     validator = jsonschema.Draft202012Validator({**tool.schema, "additionalProperties": False})
     problems = [
         f"{'.'.join(map(str, e.path)) or 'arguments'}: {_explain_problem(e)}"
@@ -255,7 +257,7 @@ def _explain_problem(error: jsonschema.ValidationError) -> str:
 
 
 async def _read_resource(
-    face: Face, context: Call, params: types.ReadResourceRequestParams
+    face: ServerState, context: Call, params: types.ReadResourceRequestParams
 ) -> types.ReadResourceResult:
     uri = str(params.uri)
     line: list[str] = []

@@ -32,7 +32,7 @@ from service.root.socket_peer import peer_is_own
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
 
-def over_stdio(server: Server[Any]) -> None:
+def serve_over_stdio(server: Server[Any]) -> None:
     """Serve one client over stdin and stdout until the client disconnects."""
 
     async def serve() -> None:
@@ -55,7 +55,7 @@ async def _forward_messages(
         async for message in received:
             if not isinstance(message, Exception):
                 await writer.send(message)
-            elif refusal := _refuse_line(message):
+            elif refusal := _build_line_error(message):
                 await answer(SessionMessage(refusal))
 
 
@@ -63,7 +63,7 @@ async def _forward_messages(
 _TOKEN = re.compile(r'"id"\s*:\s*(?P<id>"(?:[^"\\]|\\.)*"|-?\d+)|"(?:[^"\\]|\\.)*"|[][{}]')
 
 
-def _refuse_line(error: Exception) -> JSONRPCError | None:
+def _build_line_error(error: Exception) -> JSONRPCError | None:
     """Return the error reply to a line that is not a protocol message.
 
     Returns None for a blank line.
@@ -93,7 +93,7 @@ def find_request_id(line: str) -> int | str | None:
     return None
 
 
-def over_http(
+def serve_over_http(
     server: Server[Any], token: str, *, host: str, port: int, allowed: Iterable[str] = ()
 ) -> None:
     """Serve clients over HTTP on a local address. Each request must contain the token."""
@@ -104,10 +104,10 @@ def over_http(
         allowed_origins=[f"http://{name}:*" for name in names],
     )
     app = server.streamable_http_app(transport_security=security)
-    uvicorn.run(WithToken(app, token), host=host, port=port, log_level="error")
+    uvicorn.run(TokenMiddleware(app, token), host=host, port=port, log_level="error")
 
 
-class OwnClients(H11Protocol):
+class OwnUserHttpProtocol(H11Protocol):
     """HTTP protocol that closes connections of other users before any data is read."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -123,7 +123,7 @@ class OwnClients(H11Protocol):
             super().connection_lost(exc)
 
 
-def over_socket(server: Server[Any], path: Path) -> None:
+def serve_over_socket(server: Server[Any], path: Path) -> None:
     """Serve clients of this user account and of root over a Unix socket.
 
     The user account of each client is checked, regardless of the socket's permissions. A leftover
@@ -132,9 +132,9 @@ def over_socket(server: Server[Any], path: Path) -> None:
     """
     security = TransportSecuritySettings(enable_dns_rebinding_protection=False)
     app = server.streamable_http_app(transport_security=security)
-    config = uvicorn.Config(app, log_level="error", http=OwnClients)
+    config = uvicorn.Config(app, log_level="error", http=OwnUserHttpProtocol)
     with socket.socket(socket.AF_UNIX) as listening:
-        if is_left_behind(path):
+        if is_leftover_socket(path):
             path.unlink()
         # Create the socket here with a strict umask. Uvicorn would create a socket that every user
         # can open.
@@ -152,7 +152,7 @@ def over_socket(server: Server[Any], path: Path) -> None:
             path.unlink(missing_ok=True)
 
 
-def is_left_behind(path: Path) -> bool:
+def is_leftover_socket(path: Path) -> bool:
     """Return whether the path is a leftover Unix socket on which no process listens."""
     if not path.is_socket():
         return False
@@ -170,7 +170,7 @@ def free_port(host: str) -> int:
         return int(found.getsockname()[1])
 
 
-class WithToken:
+class TokenMiddleware:
     """ASGI middleware that refuses each request without the token."""
 
     def __init__(self, app: ASGIApp, token: str) -> None:

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from extensions.agents.command_lines import call_of
+from extensions.agents.command_lines import convert_to_tool_call
 
 #: Maximum size of an answer in bytes.
 BOUND = 6000
@@ -66,7 +66,8 @@ def answer_of(
         "version": version,
     }
     return ToolAnswer(
-        fit_to_bound({**drop_empty(found), "data": shorten_answer(data)}), is_error=False
+        dump_json_within_bound({**drop_empty(found), "data": drop_empty_except_top_lists(data)}),
+        is_error=False,
     )
 
 
@@ -82,9 +83,9 @@ def build_failure(
     actions = suggest_calls(known.pop("next_actions", None) or actions)
     error = {"code": code, "message": message, "exit_code": exit_code}
     if len(_dump_compact(known)) > _ENOUGH:
-        known = json.loads(fit_to_bound(drop_empty(known), _ENOUGH))
+        known = json.loads(dump_json_within_bound(drop_empty(known), _ENOUGH))
     return ToolAnswer(
-        fit_to_bound(drop_empty({"error": {**error, "data": known}, "next": actions})),
+        dump_json_within_bound(drop_empty({"error": {**error, "data": known}, "next": actions})),
         is_error=True,
     )
 
@@ -103,7 +104,9 @@ def suggest_calls(actions: Any) -> list[Any]:
 
 def _suggest_call(action: dict[str, Any]) -> dict[str, Any]:
     command = str(action.get("command", ""))
-    called = None if action.get("person") else call_of(command, action.get("needs") or ())
+    called = (
+        None if action.get("person") else convert_to_tool_call(command, action.get("needs") or ())
+    )
     if called is not None:
         return {**called, "reason": action.get("reason")}
     told: dict[str, Any] = {name: action[name] for name in ("reason", "needs") if name in action}
@@ -120,7 +123,7 @@ def drop_empty(value: Any) -> Any:
     return value
 
 
-def shorten_answer(data: Any) -> Any:
+def drop_empty_except_top_lists(data: Any) -> Any:
     """Return the data of a command without empty values, except top-level lists.
 
     Without an empty list, the reader could not distinguish "nothing differs" from "not checked".
@@ -131,7 +134,7 @@ def shorten_answer(data: Any) -> Any:
     return {**drop_empty(data), **lists}
 
 
-def fit_to_bound(value: Any, bound: int = BOUND) -> str:
+def dump_json_within_bound(value: Any, bound: int = BOUND) -> str:
     """Return a value as compact JSON of at most ``bound`` bytes.
 
     The largest parts are cut as often as necessary. The field ``left_out`` then contains the number
@@ -140,7 +143,7 @@ def fit_to_bound(value: Any, bound: int = BOUND) -> str:
     text, left = _dump_compact(value), 0
     value = json.loads(text)  # Parse a copy, because parts of the copy are removed.
     while len(text.encode()) > bound:
-        inner, key = _find_heaviest(value)
+        inner, key = _find_part_to_cut(value)
         kept = len(inner[key]) // 2
         left += len(inner[key]) - kept
         is_object = isinstance(inner[key], dict)
@@ -149,7 +152,7 @@ def fit_to_bound(value: Any, bound: int = BOUND) -> str:
     return text
 
 
-def _find_heaviest(value: dict[str, Any]) -> Place:
+def _find_part_to_cut(value: dict[str, Any]) -> Place:
     """Return the place of the part of an answer to cut next.
 
     This is the largest string or list, or the largest object if all strings and lists are short.

@@ -50,7 +50,7 @@ class CommandEnd(NamedTuple):
     err: str
 
 
-class Running:
+class RunningCommand:
     """A command that runs in another process.
 
     ``news`` is a file descriptor. It becomes readable when the other process has sent a message,
@@ -97,7 +97,7 @@ class Running:
             os.close(file)
 
 
-class Warm:
+class WarmProcess:
     """A process with all imported modules, from which commands are forked.
 
     It ends together with this process. ``run`` executes one command line and returns its exit code.
@@ -105,12 +105,12 @@ class Warm:
     """
 
     def __init__(self, run: Run, prepare: Callable[[], None]) -> None:
-        self._own, commands = _create_socket_pair()
+        self._own_checkpoints_condition, commands = _create_socket_pair()
         self._asks, asked = _create_socket_pair()
         if os.fork() == 0:
             self._asks.close()
-            self._own.close()
-            _Keeper(run, commands, asked).keep(prepare)
+            self._own_checkpoints_condition.close()
+            _ForkServer(run, commands, asked).keep(prepare)
         commands.close()
         asked.close()
 
@@ -130,7 +130,7 @@ class Warm:
         folder: Path,
         environ: Mapping[str, str],
         reader: socket.socket | None = None,
-    ) -> Running:
+    ) -> RunningCommand:
         """Start a command in a folder, with additional environment variables.
 
         The command runs in its own process, or in the process behind the socket ``reader``, which
@@ -138,11 +138,11 @@ class Warm:
         it.
         """
         request = json.dumps([list(arguments), str(folder), dict(environ)]).encode()
-        return Running(request, reader or self._own)
+        return RunningCommand(request, reader or self._own_checkpoints_condition)
 
     def close(self) -> None:
         """Stop the warm process. Commands that are running continue."""
-        self._own.close()
+        self._own_checkpoints_condition.close()
         self._asks.close()
 
 
@@ -163,7 +163,7 @@ def _read_text(file: int) -> str:
     return os.pread(file, size, 0).decode(errors="replace")
 
 
-class _Keeper:
+class _ForkServer:
     """The warm process, which forks processes for commands until its parent has ended."""
 
     def __init__(self, run: Run, commands: socket.socket, asked: socket.socket) -> None:
@@ -185,7 +185,7 @@ class _Keeper:
             gc.freeze()
             for _ in range(READY):
                 self._fork_process(self._serve_command)
-            while self._serve_requests():
+            while self._fork_for_request():
                 pass
             code = 0
         except Exception:  # noqa: BLE001 - nobody above is there to tell it
@@ -193,7 +193,7 @@ class _Keeper:
         finally:
             os._exit(code)
 
-    def _serve_requests(self) -> bool:
+    def _fork_for_request(self) -> bool:
         """Wait for a request and fork the required process.
 
         Returns whether the requesting process still exists.
@@ -207,7 +207,7 @@ class _Keeper:
             return True
         message, files, _, _ = socket.recv_fds(self._asked, 1, 1)
         for file in files:
-            self._fork_process(partial(self._read_on, file))
+            self._fork_process(partial(self._run_successive_reads, file))
             os.close(file)
         return bool(message)
 
@@ -224,10 +224,10 @@ class _Keeper:
         files = _receive_command(self._commands)
         os.write(self._taking, b".")
         _begin_session()
-        _carry_out(self._run, files, lambda: False)
+        _run_received_command(self._run, files, lambda: False)
         os._exit(0)
 
-    def _read_on(self, file: int) -> NoReturn:
+    def _run_successive_reads(self, file: int) -> NoReturn:
         """Run reading commands one after another, each with the initial environment."""
         os.close(self._taking)
         self._commands.close()
@@ -243,7 +243,7 @@ class _Keeper:
         while left:
             files = _receive_command(commands)
             left -= 1
-            _carry_out(self._run, files, stays)
+            _run_received_command(self._run, files, stays)
             os.environ.clear()
             os.environ.update(known)
             os.umask(mask)
@@ -272,7 +272,7 @@ def _receive_command(commands: socket.socket) -> list[int]:
     return files
 
 
-def _carry_out(run: Run, files: list[int], stays: Callable[[], bool]) -> None:
+def _run_received_command(run: Run, files: list[int], stays: Callable[[], bool]) -> None:
     request, out, err, end = files
     os.set_inheritable(end, False)
     os.write(end, _BEGUN.pack(os.getpid()))

@@ -55,30 +55,30 @@ def demo(
     name = f"self-avoiding-walk-{datetime.now(UTC):%Y-%m-%d}"
     (place / "plan.toml").write_text(f'workflow_id = "{name}"\n{plan}', "utf-8")
     print_message(f"A self-avoiding walk, in {place}\n")
-    _wfctl(place, "init plan.toml --consent trust")
+    _run_wfctl(place, "init plan.toml --consent trust")
     _crash_half_way(place)
     for line in ("rehydrate", "run", "status"):
-        _wfctl(place, line)
+        _run_wfctl(place, line)
     for file in ("progress.log", "stage-3/fit.txt"):
         print(f"\n$ tail -n 12 {file}")
         lines = (place / file).read_text("utf-8").splitlines()
         print("\n".join(lines[-12:]), flush=True)
     for line in ("replay --check", "fsck"):
-        _wfctl(place, line)
+        _run_wfctl(place, line)
     print_message(f"\nEverything is in {place}; look around with wfctl log, show stage-1, events.")
 
 
-def _wfctl(folder: Path, line: str) -> None:
+def _run_wfctl(folder: Path, line: str) -> None:
     """Run a wfctl command as a user would. Exit with code 1 if the command fails."""
     print(f"\n$ wfctl {line}", flush=True)
-    done = subprocess.run(_command(folder, line), cwd=folder, check=False)
+    done = subprocess.run(_build_wfctl_command(folder, line), cwd=folder, check=False)
     if done.returncode != 0:
         verb, code = line.split(maxsplit=1)[0], done.returncode
         print_message(f"wfctl: the demo failed: wfctl {verb} ended with {code}")
         raise typer.Exit(1)
 
 
-def _command(folder: Path, line: str) -> list[str]:
+def _build_wfctl_command(folder: Path, line: str) -> list[str]:
     from reconciler.host.program import command_of_module
 
     return [*command_of_module("cli.main"), "--root", str(folder), *line.split()]
@@ -87,7 +87,7 @@ def _command(folder: Path, line: str) -> list[str]:
 def _crash_half_way(folder: Path) -> None:
     """Start the workflow, then kill its processes without a chance to clean up."""
     print("\n$ wfctl run &", flush=True)
-    loop = subprocess.Popen(_command(folder, "run"), cwd=folder, start_new_session=True)
+    loop = subprocess.Popen(_build_wfctl_command(folder, "run"), cwd=folder, start_new_session=True)
     attempts = folder / "stage-1/.attempts"
     deadline = time.monotonic() + _PATIENCE
     while not (started := list(attempts.glob("att-0001*/job-*.started"))):

@@ -338,10 +338,10 @@ def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(prog="saw.py", description="The size of a self-avoiding walk.")
     commands = top.add_subparsers(required=True, metavar="COMMAND")
     draw = commands.add_parser("sample", help="draw walks with the pivot algorithm")
-    draw.add_argument("--lengths", type=_lengths, required=True, metavar="N,N,…")
-    draw.add_argument("--samples", type=_positive, required=True, help="walks of each length")
-    draw.add_argument("--interval", type=_positive, required=True, help="pivots between them")
-    draw.add_argument("--discard", type=_positive, default=20, help="first pivots, per step")
+    draw.add_argument("--lengths", type=_parse_lengths, required=True, metavar="N,N,…")
+    draw.add_argument("--samples", type=_parse_positive, required=True, help="walks of each length")
+    draw.add_argument("--interval", type=_parse_positive, required=True, help="pivots between them")
+    draw.add_argument("--discard", type=_parse_positive, default=20, help="first pivots, per step")
     draw.add_argument("--seed", type=int, required=True)
     draw.add_argument("--out", type=Path, default=Path("walks.json"))
     draw.set_defaults(run=run_sample)
@@ -363,15 +363,15 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
-def _positive(text: str) -> int:
+def _parse_positive(text: str) -> int:
     value = int(text)
     if value < 1:
         raise argparse.ArgumentTypeError(f"expected a whole number above 0, found {value}")
     return value
 
 
-def _lengths(text: str) -> list[int]:
-    return [_positive(part) for part in text.split(",")]
+def _parse_lengths(text: str) -> list[int]:
+    return [_parse_positive(part) for part in text.split(",")]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

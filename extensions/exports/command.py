@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cli.frame.options import AsOf, File, Text, argument, option
-from cli.frame.workspace import Reading, open_for_reading
+from cli.frame.workspace import OpenedWorkflow, open_for_reading
 from cli.settings import Format
 from cli.terminal.output import print_message, remove_terminal_codes
 from extensions.exports.formats import FORMATS, ExportFormat, ExportSource
@@ -28,7 +28,7 @@ from service.root.paths_within_root import OutsideRoot, content_within
 
 if TYPE_CHECKING:
     from extensions.handover.archive import Shown
-    from extensions.handover.archive_files import Choice
+    from extensions.handover.archive_files import FileSelection
     from extensions.machines.rules.machine import Machine
     from service.reading.stream_log import StreamLog
 
@@ -67,13 +67,13 @@ def export(
         if machine is not None:
             options = {"--license": license_, "--with": with_}
             given = [name for name, value in options.items() if value is not None]
-            _of_machine(workflow, machine, format_, file, view, given)
+            _export_machine(workflow, machine, format_, file, view, given)
             return
         if format_ is ExportFormat.ARCHIVE:
             _export_archive(workflow, file, view, license_, with_)
             return
         if format_ is ExportFormat.RO_CRATE:
-            _require_sound(workflow, [])
+            _require_undamaged_logs(workflow, [])
             if file is not None and str(file) != "-" and file.suffix not in _METADATA:
                 _export_crate(workflow, file, view, license_, with_)
                 return
@@ -82,14 +82,14 @@ def export(
                 "the option --with can be used only with `wfctl export archive FILE` and with "
                 "the folder or .zip file of `wfctl export ro-crate`. Remove --with."
             )
-        source = replace(_source_of(workflow, view, format_), license=license_)
+        source = replace(_build_export_source(workflow, view, format_), license=license_)
         _write_export(
             workflow, format_, file, _render_chunks(format_.value, source), workflow.state
         )
 
 
-def _of_machine(
-    root: Reading,
+def _export_machine(
+    root: OpenedWorkflow,
     machine: str,
     format_: ExportFormat,
     file: Path | None,
@@ -101,7 +101,7 @@ def _of_machine(
     Raises `InvalidOption` for any other format or option, and `StateNotFound` if there is no such
     machine.
     """
-    from cli.commands.events import of_machine
+    from cli.commands.events import select_machine_log
 
     if format_ not in (ExportFormat.MERMAID, ExportFormat.REPORT) or given:
         found = " ".join([format_.value, *given])
@@ -113,17 +113,19 @@ def _of_machine(
     log = root.machine(machine)
     state = log.current(when)
     if format_ is ExportFormat.REPORT:
-        from extensions.exports.report import machine_page as page
+        from extensions.exports.report import render_machine_report as page
 
         chunks = page(log.steps(upto=when))
     else:
         from extensions.machines.views.description import draw_machine
 
         chunks = iter([draw_machine(state)])
-    _write_export(of_machine(root, machine), format_, file, _encode_chunks(chunks))
+    _write_export(select_machine_log(root, machine), format_, file, _encode_chunks(chunks))
 
 
-def _source_of(workflow: Reading, when: Moment | None, format_: ExportFormat) -> ExportSource:
+def _build_export_source(
+    workflow: OpenedWorkflow, when: Moment | None, format_: ExportFormat
+) -> ExportSource:
     """Return the events and the state to export, up to the moment ``when``.
 
     By default, the export ends at the current end of the log; later events are not included. Raises
@@ -145,11 +147,11 @@ def _source_of(workflow: Reading, when: Moment | None, format_: ExportFormat) ->
         lambda: log.steps(upto=upto),
         lambda: islice(log.store.raw(log.stream), upto.version),
         lambda: log.current(upto),
-        content=partial(_as_recorded, workflow.root.path),
+        content=partial(_read_unchanged_content, workflow.root.path),
     )
 
 
-def _as_recorded(root: Path, one: Mapping[str, Any]) -> bytes | None:
+def _read_unchanged_content(root: Path, one: Mapping[str, Any]) -> bytes | None:
     try:
         content = content_within(root, str(one["path"]), int(one["size"]))
     except (OSError, OutsideRoot, KeyError, ValueError):
@@ -158,13 +160,13 @@ def _as_recorded(root: Path, one: Mapping[str, Any]) -> bytes | None:
     return content if same else None
 
 
-def _find_head_version(workflow: Reading) -> int:
+def _find_head_version(workflow: OpenedWorkflow) -> int:
     head = workflow.log.store.head(workflow.log.stream)
     return head.version if head is not None else 0
 
 
 def _export_archive(
-    workflow: Reading,
+    workflow: OpenedWorkflow,
     file: Path | None,
     when: Moment | None,
     license_: str | None,
@@ -179,9 +181,9 @@ def _export_archive(
             "`wfctl export archive` needs a file name and cannot be combined with --at, because "
             "an archive always contains the whole log. Run `wfctl export archive FILE`."
         )
-    _require_sound(workflow, list_machines(workflow.root, workflow.store))
+    _require_undamaged_logs(workflow, list_machines(workflow.root, workflow.store))
     head = _find_head_version(workflow)
-    shown = _list_log_makers(workflow, head, license_) if head else {}
+    shown = _collect_log_descriptions(workflow, head, license_) if head else {}
     root, store = workflow.root, workflow.log.store
     machines = (MachineLog(store, one, root.path).state() for one in list_machines(root, store))
     state = workflow.log.current(Moment(version=head)) if head else None
@@ -201,7 +203,11 @@ def _export_archive(
 
 
 def _export_crate(
-    workflow: Reading, file: Path, when: Moment | None, license_: str | None, with_: str | None
+    workflow: OpenedWorkflow,
+    file: Path,
+    when: Moment | None,
+    license_: str | None,
+    with_: str | None,
 ) -> None:
     """Write a complete RO-Crate: a zip file if the suffix is ``.zip``, otherwise a folder."""
     from extensions.exports import ro_crate
@@ -209,7 +215,7 @@ def _export_crate(
     from extensions.handover.crate import write_folder, write_zip
 
     root = workflow.root
-    source = _source_of(workflow, when, ExportFormat.RO_CRATE)
+    source = _build_export_source(workflow, when, ExportFormat.RO_CRATE)
     taken = _choose_files(workflow, source.state(), [], with_)
     names = [name for name in taken.files if name != ro_crate.FILE]
     digests = {name: _compute_digest(root.path, name) or "" for name in names}
@@ -232,7 +238,7 @@ def _export_crate(
     workflow.output.result(data, lambda: "\n".join(lines), state=workflow.log.state())
 
 
-def _require_sound(workflow: Reading, machines: Iterable[str]) -> None:
+def _require_undamaged_logs(workflow: OpenedWorkflow, machines: Iterable[str]) -> None:
     """Raise `UnsoundLog` if the log of the workflow or of a machine is damaged."""
     from service.questions.audit import require_sound
 
@@ -242,16 +248,16 @@ def _require_sound(workflow: Reading, machines: Iterable[str]) -> None:
 
 
 def _choose_files(
-    workflow: Reading, state: Workflow | None, machines: Iterable[Machine], with_: str | None
-) -> Choice:
+    workflow: OpenedWorkflow, state: Workflow | None, machines: Iterable[Machine], with_: str | None
+) -> FileSelection:
     """Choose the files to include.
 
     Raises `InvalidOption` if ``with_`` names an unknown kind of files.
     """
-    from extensions.handover.archive_files import KINDS, MOST_BYTES, Choice, choose_files
+    from extensions.handover.archive_files import KINDS, MOST_BYTES, FileSelection, choose_files
 
     if with_ == "none":
-        return Choice()
+        return FileSelection()
     kinds = with_.split(",") if with_ is not None else KINDS
     if unknown := [one for one in kinds if one not in KINDS]:
         raise InvalidOption(
@@ -272,7 +278,7 @@ def _compute_digest(root: Path, path: str) -> str | None:
         return None
 
 
-def _list_log_makers(workflow: Reading, head: int, license_: str | None) -> Shown:
+def _collect_log_descriptions(workflow: OpenedWorkflow, head: int, license_: str | None) -> Shown:
     """Return the descriptions of the log to include, by file name.
 
     A signed checkpoint is included if possible.
@@ -282,7 +288,7 @@ def _list_log_makers(workflow: Reading, head: int, license_: str | None) -> Show
     from extensions.proofs.errors import CheckpointDenied
 
     version = Moment(version=head)
-    source = replace(_source_of(workflow, version, ExportFormat.REPORT), license=license_)
+    source = replace(_build_export_source(workflow, version, ExportFormat.REPORT), license=license_)
     shown = {
         state_document.FILE_NAME: "state",
         progress_log.FILE_NAME: "log",
@@ -322,7 +328,7 @@ def _resolve_target(file: Path) -> Path:
 
 
 def _write_export(
-    reader: Reading,
+    reader: OpenedWorkflow,
     format_: ExportFormat,
     file: Path | None,
     chunks: Iterable[bytes],

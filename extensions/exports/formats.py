@@ -15,12 +15,12 @@ from operator import attrgetter
 from typing import Any, NamedTuple, cast
 
 from eventstore.event import RecordedEvent
-from eventstore.store import Raw
+from eventstore.store import RawEvent
 from eventstore.transfer.archive import export_line
 from lifecycle.fold.evolve import find_proposed_id
 from lifecycle.state.workflow import Amendment, Workflow
 from projections.files import progress_log, state_document
-from projections.words.text import without_controls
+from projections.words.text import escape_json_controls
 
 #: Types of events that may change the status of many stages without naming them.
 _OF_ALL = frozenset({"workflow.created", "workflow.imported", "state.imported"})
@@ -40,7 +40,7 @@ class ExportSource:
     """
 
     steps: Callable[[], Steps]
-    raw: Callable[[], Iterator[Raw]]
+    raw: Callable[[], Iterator[RawEvent]]
     state: Callable[[], Workflow]
     license: str | None = None
     content: Callable[[Mapping[str, Any]], bytes | None] = lambda _: None
@@ -55,7 +55,7 @@ def list_touched_stages(event: RecordedEvent, state: Workflow) -> list[str]:
     return [named] if named in state.stages else []
 
 
-def amended_by(event: RecordedEvent, state: Workflow) -> tuple[Amendment, bool] | None:
+def find_event_amendment(event: RecordedEvent, state: Workflow) -> tuple[Amendment, bool] | None:
     """Return the amendment (plan change) that an event proposes or decides, or None.
 
     The second value is true if the event proposes the amendment, false if it decides.
@@ -120,7 +120,7 @@ class ExportFormat(StrEnum):
     ARCHIVE = "archive"
 
 
-class Maker(NamedTuple):
+class FormatExporter(NamedTuple):
     """The function that writes a format (``module:function``), and its file suffix.
 
     ``chained`` is true if the format includes the hash chain. Such an export can end at a version
@@ -140,18 +140,18 @@ class Maker(NamedTuple):
         made = getattr(import_module(f"extensions.exports.{module}"), function)
         chunks = cast("Iterator[str]", made(source))
         is_exact = self.chained or not self.suffix.startswith((".json", ".ipynb"))
-        return chunks if is_exact else map(without_controls, chunks)
+        return chunks if is_exact else map(escape_json_controls, chunks)
 
 
-FORMATS: dict[str, Maker] = {
-    "state": Maker("formats:export_state", ".json"),
-    "log": Maker("formats:export_log", ".log"),
-    "events": Maker("formats:export_events", ".jsonl", chained=True),
-    "mermaid": Maker("graph_svg:export_mermaid", ".mmd"),
-    "svg": Maker("graph_svg:export_graph", ".svg"),
-    "timeline": Maker("timeline_svg:export_timeline", ".svg"),
-    "report": Maker("report:export_report", ".html"),
-    "table": Maker("table:export_table", ".csv"),
-    "ro-crate": Maker("ro_crate:export_crate", ".json"),
-    "notebook": Maker("notebook:export_notebook", ".ipynb"),
+FORMATS: dict[str, FormatExporter] = {
+    "state": FormatExporter("formats:export_state", ".json"),
+    "log": FormatExporter("formats:export_log", ".log"),
+    "events": FormatExporter("formats:export_events", ".jsonl", chained=True),
+    "mermaid": FormatExporter("graph_svg:export_mermaid", ".mmd"),
+    "svg": FormatExporter("graph_svg:export_graph", ".svg"),
+    "timeline": FormatExporter("timeline_svg:export_timeline", ".svg"),
+    "report": FormatExporter("report:export_report", ".html"),
+    "table": FormatExporter("table:export_table", ".csv"),
+    "ro-crate": FormatExporter("ro_crate:export_crate", ".json"),
+    "notebook": FormatExporter("notebook:export_notebook", ".ipynb"),
 }

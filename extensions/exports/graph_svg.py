@@ -20,7 +20,7 @@ from projections.drawing.svg import (
     shorten_text,
     wrap_text,
 )
-from projections.words.text import on_one_line
+from projections.words.text import collapse_whitespace
 
 _WIDTH, _HEIGHT = 224, 78
 _ACROSS, _DOWN = 24, 44
@@ -52,7 +52,7 @@ _STYLE = (
 
 def export_graph(source: ExportSource) -> Iterator[str]:
     """Yield the graph of the stages at the end of the source as an SVG file."""
-    return svg.file_of(draw_graph(source.state()))
+    return svg.iterate_svg_file_parts(draw_graph(source.state()))
 
 
 def draw_graph(state: Workflow, places_of: Callable[[str], str] | None = None) -> str:
@@ -61,7 +61,7 @@ def draw_graph(state: Workflow, places_of: Callable[[str], str] | None = None) -
     If many stages are similar, they share one card. ``places_of`` returns the address to which the
     card of a stage links.
     """
-    fans = _group_fans(state)
+    fans = _group_stages_into_cards(state)
     first_of = {stage.id: fan[0].id for fan in fans for stage in fan}
     places = compute_layout(
         {
@@ -86,7 +86,7 @@ def draw_graph(state: Workflow, places_of: Callable[[str], str] | None = None) -
     return svg.format_picture("wf-graph", _STYLE, (width, height), of, parts, role)
 
 
-def _group_fans(state: Workflow) -> list[list[Stage]]:
+def _group_stages_into_cards(state: Workflow) -> list[list[Stage]]:
     """Return the stages of each card in the graph.
 
     A card shows one stage, or many similar stages whose neighbours are similar too. Examples are
@@ -252,4 +252,4 @@ def _node_name(stage: str) -> str:
 
 
 def _escape_text(text: str) -> str:
-    return on_one_line(text).translate(_ENTITIES)
+    return collapse_whitespace(text).translate(_ENTITIES)

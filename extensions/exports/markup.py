@@ -12,7 +12,12 @@ from jinja2 import BaseLoader, Environment, StrictUndefined
 from markupsafe import Markup
 
 from projections.words import amendments as amendment_words
-from projections.words.text import in_lines, name_approver, utc_seconds, waiting_told
+from projections.words.text import (
+    describe_waiting_reason,
+    mark_invisible_in_each_line,
+    name_approver,
+    truncate_utc_to_seconds,
+)
 
 
 def build_environment(loader: BaseLoader) -> Environment:
@@ -21,29 +26,32 @@ def build_environment(loader: BaseLoader) -> Environment:
         loader=loader,
         autoescape=True,
         undefined=StrictUndefined,
-        finalize=show_controls,
+        finalize=reveal_control_characters,
         trim_blocks=True,
         lstrip_blocks=True,
     )
     made.filters.update(
-        seconds=utc_seconds, words=format_words, pretty=format_pretty, flat=format_flat
+        seconds=truncate_utc_to_seconds,
+        words=split_identifier,
+        pretty=format_pretty,
+        flat=format_flat,
     )
-    made.filters.update(changes=amendment_words.format_changes, waiting=waiting_told)
+    made.filters.update(changes=amendment_words.format_changes, waiting=describe_waiting_reason)
     made.filters.update(approver=name_approver)
     return made
 
 
-def show_controls(value: Any) -> Any:
+def reveal_control_characters(value: Any) -> Any:
     """Return a value for an HTML page, with invisible and control characters made visible.
 
     Markup that wfctl generated stays unchanged.
     """
     if not isinstance(value, str) or isinstance(value, Markup):
         return value
-    return in_lines(value)
+    return mark_invisible_in_each_line(value)
 
 
-def format_words(value: str) -> str:
+def split_identifier(value: str) -> str:
     """Return an identifier as words separated by spaces."""
     return value.replace("_", " ").replace("post processing", "post-processing")
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from extensions.exports.formats import ExportSource
 from lifecycle.state.workflow import Workflow
-from lifecycle.words.metrics import metrics_of
+from lifecycle.words.metrics import parse_valid_metrics
 
 
 def export_notebook(source: ExportSource) -> Iterator[str]:
@@ -40,7 +40,7 @@ def _iterate_cells(state: Workflow) -> Iterator[tuple[str, str]]:
     yield "markdown", f"# {state.id}\n\n{about}{needs} It writes nothing there."
     yield "code", "import wfctl_eventstore\n\nstudy = wfctl_eventstore.open()"
     yield "code", "study.status(frame=True)"
-    if any(metrics_of(stage.parameters) for stage in state.stages.values()):
+    if any(parse_valid_metrics(stage.parameters) for stage in state.stages.values()):
         yield "code", "study.metrics(frame=True)"
     for stage in (one for one in state.stages.values() if one.work.tables):
         yield "code", f"study.tasks({stage.id!r}, frame=True)"

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from eventstore.event import Actor, RecordedEvent
-from extensions.exports.formats import Steps, amended_by
+from extensions.exports.formats import Steps, find_event_amendment
 from lifecycle.state.loops import Round
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Amendment, Workflow
@@ -26,7 +26,7 @@ class File(NamedTuple):
     sha256: str
 
 
-def times_in_order(start: str | None, end: str | None) -> tuple[str | None, str | None]:
+def drop_end_before_start(start: str | None, end: str | None) -> tuple[str | None, str | None]:
     """Return the start time and the end time, or None for an end before the start.
 
     Such an end was recorded by a different clock.
@@ -139,7 +139,7 @@ def iterate_provenance(steps: Steps) -> Iterator[Told]:
     for event, state in steps:
         if event.version == 1:
             yield Beginning(event.occurred_at, event.actor)
-        if amended := amended_by(event, state):
+        if amended := find_event_amendment(event, state):
             yield from _take_in_change(changes, event, *amended)
         elif event.data.get("stage") in runs or event.type == "attempt.started":
             for run in _take_in_run_event(runs, event, state):
@@ -149,11 +149,11 @@ def iterate_provenance(steps: Steps) -> Iterator[Told]:
     yield from changes.values()
     if state is None:
         return
-    yield from _told_by_files(state)
+    yield from _iterate_imported_runs(state)
     yield from _iterate_rounds(state, [*looped, *(run for run in runs.values() if run.loop)])
 
 
-def _told_by_files(state: Workflow) -> Iterator[Run]:
+def _iterate_imported_runs(state: Workflow) -> Iterator[Run]:
     """Yield the runs that are known only from an imported file, with their times if known."""
     for stage in state.stages.values():
         if stage.status is Status.COMPLETED and not stage.attempts:
@@ -237,7 +237,7 @@ def _start_run(event: RecordedEvent, state: Workflow) -> Run:
         start=event.occurred_at,
         actor=event.actor,
         host=data.get("host"),
-        inputs=[*_list_files(data.get("inputs")), *_points_of_round(state, stage.id)],
+        inputs=[*_list_files(data.get("inputs")), *_find_round_points_file(state, stage.id)],
         parameters=dict(stage.parameters),
         loop=loop,
         round=state.loops[loop].round.number if loop else None,
@@ -245,7 +245,7 @@ def _start_run(event: RecordedEvent, state: Workflow) -> Run:
     )
 
 
-def _points_of_round(state: Workflow, stage: str) -> list[File]:
+def _find_round_points_file(state: Workflow, stage: str) -> list[File]:
     """Return the file with the points of the current round, if the stage computes them.
 
     The result is an empty list for any other stage.

@@ -16,7 +16,7 @@ from markupsafe import Markup
 
 from extensions.exports.formats import ExportSource
 from extensions.exports.graph_svg import draw_graph as graph
-from extensions.exports.markup import build_environment, show_controls
+from extensions.exports.markup import build_environment, reveal_control_characters
 from extensions.exports.timeline_svg import SpanFold
 from extensions.exports.timeline_svg import draw_timeline as timeline
 from extensions.machines.rules.machine import Machine
@@ -26,11 +26,11 @@ from lifecycle.state.status import Status
 from lifecycle.state.workflow import Workflow
 from projections.drawing import plots, svg
 from projections.files.facts import WorkflowFacts
-from projections.files.method import as_typed, describe_method
+from projections.files.method import convert_values_to_text, describe_method
 from projections.files.summary import FIGURES, Summary, build_summary, is_figure
 from projections.screens.next_actions import next_actions
 from projections.words.result_origin import describe_agreement
-from projections.words.rounds import LoopTold, RoundRow, loops_told, round_rows
+from projections.words.rounds import LoopProgress, RoundRow, list_loop_progress, round_rows
 from projections.words.text import format_duration, name_approver
 
 #: Maximum size in bytes of one figure in a report, and of all figures together.
@@ -49,7 +49,7 @@ def export_report(source: ExportSource) -> Iterator[str]:
         facts=facts,
         state=facts.state,
         summary=summary,
-        loops=loops_shown(facts.state),
+        loops=collect_loop_tables(facts.state),
         method=describe_method(facts),
         figures=_embed_figures(source, summary),
         counts=count_by_status(facts.state),
@@ -57,11 +57,11 @@ def export_report(source: ExportSource) -> Iterator[str]:
         graph=Markup(graph(facts.state)),  # The graph escapes its own text.
         timeline=Markup(timeline(spans.found)),  # The timeline escapes its own text.
         duration=format_duration,
-        as_typed=as_typed,
+        as_typed=convert_values_to_text,
     )
 
 
-def loops_shown(state: Workflow) -> list[tuple[LoopTold, list[RoundRow], list[str]]]:
+def collect_loop_tables(state: Workflow) -> list[tuple[LoopProgress, list[RoundRow], list[str]]]:
     """Return each optimisation loop, with a table row for each round, and its plots."""
     return [
         (
@@ -69,11 +69,11 @@ def loops_shown(state: Workflow) -> list[tuple[LoopTold, list[RoundRow], list[st
             round_rows(state, one.loop.name),
             # It is safe to mark the plots as markup, because they escape their own text.
             [
-                Markup(show_controls(plots.draw_plot(plot)))
+                Markup(reveal_control_characters(plots.draw_plot(plot)))
                 for plot in plots.plots_of_rounds(state, one.loop.name)
             ],
         )
-        for one in loops_told(state)
+        for one in list_loop_progress(state)
     ]
 
 
@@ -131,7 +131,7 @@ class _MachineFacts:
             self.imported = [one.phase for one in state.visits.values() if one.completed_at]
 
 
-def machine_page(steps: Iterable[tuple[Any, Machine]]) -> Iterator[str]:
+def render_machine_report(steps: Iterable[tuple[Any, Machine]]) -> Iterator[str]:
     """Yield the HTML report about a phase machine. Yield nothing if there are no events."""
     told, state = _MachineFacts(), None
     for event, state in steps:
@@ -141,11 +141,11 @@ def machine_page(steps: Iterable[tuple[Any, Machine]]) -> Iterator[str]:
     counts, loops = state.counts, state.definition.loops
     limits = [(one, counts.get(one, 0), state.limit_of(one)) for one in loops]
     return _render_page(
-        "machine.html.j2", state=state, told=told, stays=_iterate_stays(state), loops=limits
+        "machine.html.j2", state=state, told=told, stays=_iterate_phase_periods(state), loops=limits
     )
 
 
-def _iterate_stays(state: Machine) -> Iterator[dict[str, Any]]:
+def _iterate_phase_periods(state: Machine) -> Iterator[dict[str, Any]]:
     """Yield each period in a phase: start, end, and reason of the phase change."""
     phase = state.moves[0].source if state.moves else state.phase
     begun = state.created

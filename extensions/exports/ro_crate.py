@@ -25,13 +25,13 @@ from extensions.exports.provenance import (
     LoopRound,
     PlanChange,
     Run,
+    drop_end_before_start,
     iterate_provenance,
-    times_in_order,
 )
-from lifecycle.words.metrics import metrics_of
+from lifecycle.words.metrics import parse_valid_metrics
 from projections.files.state_document import FILE_NAME
 from projections.files.summary import is_figure
-from projections.words.result_origin import told_code
+from projections.words.result_origin import describe_code_version
 from projections.words.text import percent_encode, workflow_uri
 
 FILE = "ro-crate-metadata.json"
@@ -113,7 +113,7 @@ class _Crate:
         yield from self._describe_workflow()
         yield from self._describe_root()
 
-    def _is_new(self, id_: str, *lists: str) -> bool:
+    def _register_id(self, id_: str, *lists: str) -> bool:
         """Return whether an id is new in the crate, and remember it.
 
         A new id is also added to the given lists.
@@ -127,7 +127,7 @@ class _Crate:
 
     def _describe_beginning(self, told: Beginning) -> Iterator[Entity]:
         self._began = told.at
-        self._is_new("#beginning", "mentions")
+        self._register_id("#beginning", "mentions")
         yield from self._describe_agent(told.actor)
         yield _build_entity(
             "#beginning",
@@ -149,9 +149,9 @@ class _Crate:
         yield from self._describe_agent(run.actor)
         for file in (*run.inputs, *run.outputs):
             yield from self._describe_file(file)
-        self._is_new(action, "mentions")
+        self._register_id(action, "mentions")
         on = f", on {run.host}" if run.host else ""
-        on += f", commit {told_code(run.code)}" if run.code else ""
+        on += f", commit {describe_code_version(run.code)}" if run.code else ""
         yield _build_entity(
             action,
             "CreateAction",
@@ -163,12 +163,12 @@ class _Crate:
                 *map(self._content_reference, run.inputs),
                 *(_build_reference(p["@id"]) for p in parameters),
             ],
-            result=[*map(self._content_reference, run.outputs), *_numbers_of(run)],
+            result=[*map(self._content_reference, run.outputs), *_build_number_references(run)],
             actionStatus={None: None, True: _COMPLETED, False: _FAILED}[run.completed],
             error=run.error,
             **_describe_actor_role(run.actor),
         )
-        self._is_new(control, "controls")
+        self._register_id(control, "controls")
         by, of = (
             {"instrument": _build_reference(f"#step-{run.stage}")},
             {"object": _build_reference(action)},
@@ -192,7 +192,7 @@ class _Crate:
             if asked in self._known
             else _describe_actor_role(one.proposer)
         )
-        self._is_new(action, "mentions")
+        self._register_id(action, "mentions")
         yield _build_entity(
             action,
             "CreateAction",
@@ -203,15 +203,15 @@ class _Crate:
             object=[
                 *map(self._content_reference, one.files),
                 *([_build_reference(points)] if one.told.points else []),
-                *chain.from_iterable(map(_numbers_of, before)),
+                *chain.from_iterable(map(_build_number_references, before)),
             ],
-            result=[*chain.from_iterable(map(_numbers_of, one.counting))],
+            result=[*chain.from_iterable(map(_build_number_references, one.counting))],
             actionStatus=_COMPLETED if one.told.ended_at else None,
             **chosen,
         )
         if one.runs:
             control = f"#orchestration-{place}"
-            self._is_new(control, "mentions")
+            self._register_id(control, "mentions")
             controls = [_build_reference(f"#control-{percent_encode(run.id)}") for run in one.runs]
             of = {
                 "instrument": _build_reference(_ENGINE),
@@ -222,7 +222,7 @@ class _Crate:
 
     def _describe_loop(self, name: str, tool: str) -> Iterator[Entity]:
         """Yield the entity of an optimisation loop, which contains its stages' tools."""
-        if self._is_new(tool, "tools"):
+        if self._register_id(tool, "tools"):
             loop = self._state.loop(name)
             ends = [*map(str, loop.until), f"at most {loop.at_most} rounds"]
             tools = [one for one in map(self._tool_id, loop.stages) if one in self._known]
@@ -232,8 +232,8 @@ class _Crate:
     def _describe_tool(self, run: Run) -> Iterator[Entity]:
         """Yield the tool and the step of a stage, described by its command line."""
         tool, step = self._tool_id(run.stage), f"#step-{run.stage}"
-        if self._is_new(tool, "tools"):
-            self._is_new(step, "steps")
+        if self._register_id(tool, "tools"):
+            self._register_id(step, "steps")
             command = run.parameters.get("command")
             said = f"command: {command}" if isinstance(command, str) else None
             version = str(run.plan)
@@ -248,7 +248,7 @@ class _Crate:
 
     def _describe_file(self, file: File) -> Iterator[Entity]:
         id_ = self._content_reference(file)["@id"]
-        if self._is_new(id_, "parts"):
+        if self._register_id(id_, "parts"):
             size, kind = str(file.size), _MEDIA.guess_type(file.path)[0]
             about = {"contentSize": size, "sha256": file.sha256, "encodingFormat": kind}
             types = ["File", "ImageObject"] if is_figure(file.path) else "File"
@@ -267,7 +267,7 @@ class _Crate:
         yield from self._describe_agent(change.decider)
         kind, status = _CHANGES[change.status]
         id_, is_approved = f"#{percent_encode(change.id)}", change.status == "approved"
-        self._is_new(id_, "mentions")
+        self._register_id(id_, "mentions")
         yield _build_entity(
             id_,
             kind,
@@ -283,7 +283,7 @@ class _Crate:
 
     def _describe_agent(self, actor: Actor | None) -> Iterator[Entity]:
         """Yield the entity of an actor, unless the crate already contains it."""
-        if actor is not None and self._is_new(_agent_id(actor)):
+        if actor is not None and self._register_id(_agent_id(actor)):
             id_ = _agent_id(actor)
             if actor.kind == "user":
                 yield _build_entity(id_, "Person", str(actor))
@@ -309,7 +309,7 @@ class _Crate:
             step=self._listed["steps"],
         )
         done = state.workflow_status == "completed"
-        self._is_new(_RUN, "mentions")
+        self._register_id(_RUN, "mentions")
         yield _build_entity(
             _RUN,
             "CreateAction",
@@ -319,7 +319,7 @@ class _Crate:
             **_format_times(self._began, state.updated if done else None),
             actionStatus=_COMPLETED if done else None,
         )
-        if controls and self._is_new("#orchestration", "mentions"):
+        if controls and self._register_id("#orchestration", "mentions"):
             of = {
                 "instrument": _build_reference(_ENGINE),
                 "object": controls,
@@ -366,7 +366,7 @@ def _format_times(start: str | None, end: str | None) -> Entity:
 
     They have milliseconds and a numeric UTC offset. Unknown times are left out.
     """
-    both = dict(zip(("startTime", "endTime"), times_in_order(start, end), strict=True))
+    both = dict(zip(("startTime", "endTime"), drop_end_before_start(start, end), strict=True))
     return {
         name: datetime.fromisoformat(moment).isoformat(timespec="milliseconds")
         for name, moment in both.items()
@@ -384,7 +384,7 @@ def _describe_parameters(run: Run) -> Iterator[Entity]:
 
 def _describe_number(run: Run, one: Mapping[str, Any]) -> list[Entity]:
     """Return the entities of a recorded number, its error and its reference value."""
-    metric = metrics_of(run.parameters).get(one["name"])
+    metric = parse_valid_metrics(run.parameters).get(one["name"])
     reference = (metric.reference if metric is not None else None) or {}
     source = reference.get("source") or ""
     place, unit = (
@@ -415,7 +415,7 @@ def _describe_number(run: Run, one: Mapping[str, Any]) -> list[Entity]:
     return [number, *others]
 
 
-def _numbers_of(run: Run) -> list[dict[str, str]]:
+def _build_number_references(run: Run) -> list[dict[str, str]]:
     return [
         _build_reference(f"#number-{percent_encode(run.id)}-{percent_encode(one['name'])}")
         for one in run.metrics

@@ -14,7 +14,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from extensions.exports.formats import ExportSource
-from projections.words.text import compute_seconds, escape_formula, format_cell, mark_controls
+from projections.words.text import (
+    compute_seconds,
+    escape_formula,
+    format_cell,
+    mark_control_characters,
+)
 
 _OF_ATTEMPT = ("outcome", "exit_code", "host", "started_at", "ended_at")
 HEAD = (
@@ -36,7 +41,7 @@ def export_table(source: ExportSource) -> Iterator[str]:
 def _format_line(cells: list[str]) -> str:
     line = io.StringIO()
     csv.writer(line, lineterminator="\n").writerow(
-        [mark_controls(escape_formula(cell)) for cell in cells]
+        [mark_control_characters(escape_formula(cell)) for cell in cells]
     )
     return line.getvalue()
 

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from eventstore.event import RecordedEvent
-from extensions.exports.formats import ExportSource, amended_by, list_touched_stages
+from extensions.exports.formats import ExportSource, find_event_amendment, list_touched_stages
 from lifecycle.event import find_observed_jobs
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Amendment, Stage, Workflow
@@ -71,7 +71,7 @@ class SpanFold:
         self.found = Spans()
         self._open: dict[str, Span] = {}
         self._pending: dict[str, Span] = {}
-        self._status: dict[str, Status] = {}
+        self._add_status_commands: dict[str, Status] = {}
 
     def add(self, event: RecordedEvent, state: Workflow) -> None:
         """Process an event. ``state`` is the state after this event."""
@@ -79,10 +79,10 @@ class SpanFold:
         found.first = min(found.first or at, at)
         found.last = max(found.last, at)
         for stage in (state.stages[id_] for id_ in list_touched_stages(event, state)):
-            before = self._status.get(stage.id)
+            before = self._add_status_commands.get(stage.id)
             if stage.status is before:
                 continue
-            self._status[stage.id] = stage.status
+            self._add_status_commands[stage.id] = stage.status
             if stage.status is Status.FAILED:
                 self._add_mark(stage.id, "failed", at, stage.last_error or "failed")
             elif stage.status is Status.COMPLETED and before is not None:
@@ -90,7 +90,7 @@ class SpanFold:
             self._change_phase(stage.id, _PHASE_OF.get(stage.status), at)
         if event.type == "attempt.observed":
             self._take_in_observation(event, at)
-        if amended := amended_by(event, state):
+        if amended := find_event_amendment(event, state):
             self._take_in_amendment(*amended, at)
         if event.type.startswith(_DEFINING):
             found.names = {stage.id: stage.name for stage in state.stages.values()}
@@ -158,11 +158,15 @@ def state_spans(state: Workflow) -> Spans:
         _add_attempts(found, stage, most)
     for one in list(state.amendments.values())[-_AMENDMENTS:]:
         found.spans.append(Span(one.stage, "person", one.proposed_at, one.decided_at))
-    found.spans = [span for span in found.spans if _is_time(span.start) and _is_time(span.end)]
-    found.marks = [mark for mark in found.marks if _is_time(mark.at)]
+    found.spans = [
+        span
+        for span in found.spans
+        if _is_log_time_or_none(span.start) and _is_log_time_or_none(span.end)
+    ]
+    found.marks = [mark for mark in found.marks if _is_log_time_or_none(mark.at)]
     times = [time for span in found.spans for time in (span.start, span.end) if time]
-    if not _is_time(found.first) or not _is_time(found.last):
-        found.first = found.last = state.created if _is_time(state.created) else _NEVER
+    if not _is_log_time_or_none(found.first) or not _is_log_time_or_none(found.last):
+        found.first = found.last = state.created if _is_log_time_or_none(state.created) else _NEVER
     found.first, found.last = min([found.first, *times]), max([found.last, *times])
     return found
 
@@ -170,7 +174,7 @@ def state_spans(state: Workflow) -> Spans:
 _NEVER = "1970-01-01T00:00:00.000000Z"
 
 
-def _is_time(text: str | None) -> bool:
+def _is_log_time_or_none(text: str | None) -> bool:
     """Return whether the text is None, or a time in the log's form, which sorts as text."""
     return text is None or (len(text) == len(_NEVER) and text.endswith("Z"))
 
@@ -229,7 +233,7 @@ def export_timeline(source: ExportSource) -> Iterator[str]:
     fold = SpanFold()
     for step in source.steps():
         fold.add(*step)
-    return svg.file_of(draw_timeline(fold.found))
+    return svg.iterate_svg_file_parts(draw_timeline(fold.found))
 
 
 def draw_timeline(found: Spans) -> str:

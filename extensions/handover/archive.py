@@ -16,10 +16,10 @@ from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
 
 from eventstore.errors import SchemaError, UnsoundLog
 from eventstore.private_files import read_regular
-from eventstore.store import EventStore, Raw
+from eventstore.store import EventStore, RawEvent
 from eventstore.transfer.archive import IntactStreams, export_line
 from eventstore.transfer.copy import CopySource
-from extensions.handover.archive_files import Choice
+from extensions.handover.archive_files import FileSelection
 from extensions.handover.archive_files import read_chunks as content_of
 from extensions.handover.manifest import (
     CLAIMS,
@@ -47,7 +47,12 @@ Shown = Mapping[str, Callable[[], Iterable[bytes]]]
 
 
 def write_archive(
-    path: Path, root: Root, log: WorkflowLog, shown: Shown, upto: int, taken: Choice | None = None
+    path: Path,
+    root: Root,
+    log: WorkflowLog,
+    shown: Shown,
+    upto: int,
+    taken: FileSelection | None = None,
 ) -> Manifest:
     """Write the complete archive of a workflow folder to ``path`` and return its manifest.
 
@@ -69,7 +74,7 @@ def write_archive(
     workflow = log.current(upto).id if upto or not ends else None  # This call raises `NoWorkflow`.
     last = (json.loads(_read_last_event(store, end.name, end.version).text) for end in ends)
     newest = max(str(event["recorded_at"]) for event in last)
-    taken = taken or Choice()
+    taken = taken or FileSelection()
     manifest = Manifest(workflow, newest, streams=ends, left_out=taken.left)
     with open_replacement(path) as temporary, ZipFile(temporary, "w", ZIP_DEFLATED) as archive:
         writer = _Writer(archive, manifest)
@@ -98,7 +103,7 @@ def _find_stream_end(store: EventStore, stream: str, version: int) -> Stream:
     return Stream(stream, file, version, _read_last_event(store, stream, version).hash)
 
 
-def _read_last_event(store: EventStore, stream: str, version: int) -> Raw:
+def _read_last_event(store: EventStore, stream: str, version: int) -> RawEvent:
     return next(iter(store.raw(stream, after=version - 1, upto=version)))
 
 
@@ -152,7 +157,7 @@ def require_stream(source: CopySource, only: str | None) -> None:
         raise NotFound(f"the log has no stream {only!r}; it has: {there}", stream=only)
 
 
-def require_in_place(store: EventStore, only: str | None) -> None:
+def require_undamaged_log(store: EventStore, only: str | None) -> None:
     """Raise `UnsoundLog` if a log, or the given stream of it, is damaged."""
     for stream in [only] if only is not None else list(store.streams()):
         # Ignore events of a newer program, which this version cannot decode. They are copied
@@ -170,20 +175,20 @@ def damaged_streams(store: EventStore, only: str | None) -> dict[str, UnsoundLog
     found: dict[str, UnsoundLog] = {}
     for stream in [only] if only is not None else list(store.streams()):
         try:
-            require_in_place(store, stream)
+            require_undamaged_log(store, stream)
         except UnsoundLog as error:
             found[stream] = error
     return found
 
 
-def intact_part(store: EventStore, damaged: Collection[str]) -> CopySource:
+def select_intact_streams(store: EventStore, damaged: Collection[str]) -> CopySource:
     """Return the log without the damaged streams."""
     if not damaged:
         return store
     return IntactStreams(store, [name for name in store.streams() if name not in damaged])
 
 
-def workflow_in(source: CopySource, only: str | None = None) -> str | None:
+def find_workflow_id(source: CopySource, only: str | None = None) -> str | None:
     """Return the id of the workflow in a backup, or None if it contains only machines.
 
     If ``only`` names a stream, only this stream is considered. Raises `InvalidOption` if there are

@@ -19,18 +19,18 @@ from zipfile import ZipFile
 
 from eventstore.private_files import NotRegular
 from extensions.handover.errors import UnusableArchive
-from extensions.handover.manifest import FILES, LeftOut, Manifest, lines_of
+from extensions.handover.manifest import FILES, LeftOut, Manifest, iterate_json_lines
 from extensions.machines.rules.machine import Machine
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
-from lifecycle.words.scripts import IMPORTED, is_digest, is_read_unasked
-from lifecycle.words.values import is_below
+from lifecycle.words.scripts import IMPORTED, is_digest, is_read_automatically
+from lifecycle.words.values import is_inside_base_folder
 from projections.files import progress_log, state_document
 from projections.files.summary import is_figure
-from service.consent.scripts import agreed_scripts, scripts_of
+from service.consent.scripts import find_script_digests, find_scripts_to_approve
 from service.root.atomic_files import write_streamed
 from service.root.folder_entries import is_file, is_folder
-from service.root.paths_within_root import OutsideRoot, open_within, place_within
+from service.root.paths_within_root import OutsideRoot, open_stable_path_within, open_within
 
 INPUTS, OUTPUTS, FIGURES, SCRIPTS = KINDS = ("inputs", "outputs", "figures", "scripts")
 #: Maximum total size in bytes, and maximum number of files. Both apply if the user does not choose
@@ -50,7 +50,7 @@ Digest = Callable[[str], str | None]
 
 
 @dataclass(slots=True)
-class Choice:
+class FileSelection:
     """The files to include in an archive, with their sizes, and the files left out."""
 
     files: dict[str, int] = field(default_factory=dict)
@@ -64,14 +64,14 @@ def choose_files(
     kinds: Iterable[str],
     digest: Digest,
     most: int | None = MOST_BYTES,
-) -> Choice:
+) -> FileSelection:
     """Choose the workflow's own files to include in an archive.
 
     ``kinds`` names the kinds of files. The smallest files come first, up to ``most`` bytes in
     total; if ``most`` is None, there is no limit. Files that are missing, unreadable or different
     from the log are left out.
     """
-    choice, sizes = Choice(), dict[str, int]()
+    choice, sizes = FileSelection(), dict[str, int]()
     for path, recorded in sorted(
         _collect_named_files(root, state, machines, frozenset(kinds)).items()
     ):
@@ -86,7 +86,7 @@ def choose_files(
             choice.left.append(LeftOut(path, 0, why))
             continue
         for own in _iterate_files_below(root, path):
-            size, unfitting = _check_fitness(root, own)
+            size, unfitting = _inspect_candidate_file(root, own)
             if unfitting is None:
                 sizes[own] = size
             else:
@@ -95,7 +95,7 @@ def choose_files(
     return choice
 
 
-def _apply_limit(choice: Choice, sizes: dict[str, int], most: int | None) -> None:
+def _apply_limit(choice: FileSelection, sizes: dict[str, int], most: int | None) -> None:
     total = 0
     for path, size in sorted(sizes.items(), key=lambda one: (one[1], one[0])):
         total += size
@@ -122,7 +122,7 @@ def _collect_named_files(
         # Leave out the configuration files of machines, because they may contain credentials.
         given = (one.get("config_path") for one in state.backend_profiles.values())
         closed = {os.path.normpath(path) for path in given if isinstance(path, str)}
-        named = (path for path in scripts_of(root, state) if path not in closed)
+        named = (path for path in find_script_digests(root, state) if path not in closed)
         agreed = {path: one for path, one in state.scripts.items() if is_digest(one)}
         found |= {path: agreed.get(path) for path in named}
     made = {path for stage in stages for path in stage.outputs}
@@ -136,7 +136,7 @@ def _collect_named_files(
     return found
 
 
-def _task_records(root: Path, stage: Stage) -> dict[str, str | None]:
+def _collect_task_record_files(root: Path, stage: Stage) -> dict[str, str | None]:
     """Return the files of earlier attempts that prove finished tasks, with their digests.
 
     Each record of tasks has a digest in the log. The digest of the files next to it is None.
@@ -152,7 +152,7 @@ def _collect_results(root: Path, stage: Stage, kinds: frozenset[str]) -> dict[st
     found: dict[str, str | None] = {one["path"]: one["sha256"] for one in stage.results}
     if found:
         found |= dict.fromkeys(stage.work.task_folders)
-        found |= _task_records(root, stage)
+        found |= _collect_task_record_files(root, stage)
     if OUTPUTS in kinds:
         return found
     beside = {**found, **dict.fromkeys(stage.left_in_place)}
@@ -179,7 +179,7 @@ def _measure_size(root: Path, path: str) -> int:
     return total
 
 
-def _check_fitness(root: Path, path: str) -> tuple[int, str | None]:
+def _inspect_candidate_file(root: Path, path: str) -> tuple[int, str | None]:
     """Return the size of a file, and the reason why an archive cannot include it.
 
     The reason is None if the file can be included.
@@ -196,7 +196,7 @@ def _check_fitness(root: Path, path: str) -> tuple[int, str | None]:
 
 def explain_unfit_name(path: str) -> str | None:
     """Return the reason why an archive must not contain a file of this name, or None."""
-    if not is_below(path):
+    if not is_inside_base_folder(path):
         return "the name leads out of the root or contains a control character"
     hidden = any(step.startswith(".") for step in path.split("/"))
     if hidden and not _OF_TASKS.fullmatch(path):
@@ -210,7 +210,7 @@ def read_chunks(root: Path, path: str) -> Iterator[bytes]:
         yield from iter(partial(file.read, _CHUNK), b"")
 
 
-def list_brought_files(manifest: Manifest) -> list[str]:
+def list_workflow_files(manifest: Manifest) -> list[str]:
     """Return the paths of the workflow's own files in an archive, relative to its folder."""
     return [name.removeprefix(FILES) for name in manifest.files if name.startswith(FILES)]
 
@@ -220,7 +220,7 @@ def check_brought(path: Path, file: ZipFile, manifest: Manifest) -> None:
 
     Raises `UnusableArchive` for the first file that must not be written to a workflow folder.
     """
-    names = list_brought_files(manifest)
+    names = list_workflow_files(manifest)
     if len(names) > MOST_FILES:
         many = f"expected at most {MOST_FILES:,} files next to the log, found {len(names):,}"
         raise UnusableArchive(path, None, many)
@@ -242,7 +242,7 @@ def _collect_recorded_digests(path: Path, file: ZipFile, manifest: Manifest) -> 
     """Return all digests that the logs in an archive recorded for each output file."""
     found: dict[str, set[str]] = {}
     for stream in manifest.streams:
-        for event in lines_of(path, file, stream.file):
+        for event in iterate_json_lines(path, file, stream.file):
             outputs = event["data"].get("outputs")
             for one in outputs if isinstance(outputs, list) else ():
                 if isinstance(one, dict) and {"path", "sha256"} <= set(one):
@@ -250,7 +250,9 @@ def _collect_recorded_digests(path: Path, file: ZipFile, manifest: Manifest) -> 
     return found
 
 
-def find_unapproved(root: Path, state: Workflow | None, manifest: Manifest) -> list[str]:
+def find_unapproved_executables(
+    root: Path, state: Workflow | None, manifest: Manifest
+) -> list[str]:
     """Return the files in an archive that could be executed although nobody approved them.
 
     These are files that a stage runs, that Python imports, or that a program reads automatically. A
@@ -266,25 +268,25 @@ def find_unapproved(root: Path, state: Workflow | None, manifest: Manifest) -> l
     for one in attempts:
         scripts = {**(one.beside or {}), **one.scripts}
         known |= {item for item in scripts.items() if item[0] not in one.unapproved}
-    runs = agreed_scripts(root, state).keys()
+    runs = find_scripts_to_approve(root, state).keys()
     stages = state.stages.values()
     own = {path for one in stages for path in (*one.inputs, *one.outputs, *one.work.task_folders)}
     own |= {path for one in stages for path in one.left_in_place}
 
     def is_unapproved(path: str) -> bool:
-        is_loaded = path.endswith(IMPORTED) or is_read_unasked(path)
+        is_loaded = path.endswith(IMPORTED) or is_read_automatically(path)
         is_loaded = is_loaded and not any(_is_in(path, one) for one in own)
         sha256 = manifest.files[f"{FILES}{path}"].sha256
         return (path in runs or is_loaded) and (path, sha256) not in known
 
-    return [path for path in list_brought_files(manifest) if is_unapproved(path)]
+    return [path for path in list_workflow_files(manifest) if is_unapproved(path)]
 
 
 def _is_in(path: str, folder: str) -> bool:
     return path == folder or path.startswith(f"{folder}/")
 
 
-def put_in_place(
+def restore_workflow_files(
     root: Path, archive: Path, manifest: Manifest, unapproved: Sequence[str] = ()
 ) -> list[str]:
     """Write the workflow's own files of an archive to its folder.
@@ -294,14 +296,14 @@ def put_in_place(
     """
     kept: list[str] = []
     with ZipFile(archive) as file:
-        for path in (one for one in list_brought_files(manifest) if one not in unapproved):
+        for path in (one for one in list_workflow_files(manifest) if one not in unapproved):
             if os.path.lexists(root / path):
                 if not _is_there(root, path, manifest.files[f"{FILES}{path}"].sha256):
                     kept.append(path)
                 continue
             mode = file.getinfo(f"{FILES}{path}").external_attr >> 16
-            with place_within(root, path, make=True) as place:
-                write_streamed(place, _read_checked(archive, file, manifest, path))
+            with open_stable_path_within(root, path, make=True) as place:
+                write_streamed(place, _iterate_verified_chunks(archive, file, manifest, path))
                 if mode & 0o100:
                     place.chmod(place.stat().st_mode | 0o111)
     return kept
@@ -315,7 +317,9 @@ def _is_there(root: Path, path: str, digest: str) -> bool:
         return False
 
 
-def _read_checked(archive: Path, file: ZipFile, manifest: Manifest, path: str) -> Iterator[bytes]:
+def _iterate_verified_chunks(
+    archive: Path, file: ZipFile, manifest: Manifest, path: str
+) -> Iterator[bytes]:
     """Yield the content of a file in an archive in chunks.
 
     Raises `UnusableArchive` at the end if the content differs from the manifest, which means that

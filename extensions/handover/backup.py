@@ -12,7 +12,7 @@ from eventstore.private_files import open_for_reading
 from eventstore.store import EventStore
 from eventstore.transfer.archive import ArchiveSource, is_archive
 from eventstore.transfer.archive import write_archive as write_log
-from eventstore.transfer.copy import Copied, CopySource, copy_log
+from eventstore.transfer.copy import CopyCounts, CopySource, copy_log
 from service.errors import AlreadyThere, InvalidOption, NotFound
 from service.root.atomic_files import sync_folder
 
@@ -20,7 +20,7 @@ _SQLITE = b"SQLite format 3\0"
 _PG_DUMP = b"PGDMP"
 
 
-class Stores(NamedTuple):
+class StoreOpeners(NamedTuple):
     """Functions that open the event store at an address, or create a new one for writing."""
 
     reading: Callable[[Path], EventStore]
@@ -28,8 +28,8 @@ class Stores(NamedTuple):
 
 
 def back_up(
-    store: CopySource, file: Path, form: str, stores: Stores, *, only: str | None = None
-) -> Copied:
+    store: CopySource, file: Path, form: str, stores: StoreOpeners, *, only: str | None = None
+) -> CopyCounts:
     """Write the current log to a new ``file``: an ``archive`` or a ``sqlite`` database.
 
     The file appears only after it is complete, checked and saved to disk. Raises `AlreadyThere` if
@@ -56,7 +56,7 @@ def back_up(
     return done
 
 
-def source_in(file: Path, stores: Stores) -> ArchiveSource | EventStore:
+def open_backup(file: Path, stores: StoreOpeners) -> ArchiveSource | EventStore:
     """Open a backup and return its content. The caller must close it.
 
     Raises `NotFound` if the file does not exist, and `InvalidOption` if it is not a backup.

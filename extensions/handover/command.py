@@ -15,11 +15,11 @@ import typer
 from cli.frame.options import FINDINGS, DryRun, Text, argument, option
 from cli.frame.workspace import (
     SCHEMA,
-    address_here,
+    convert_signals_to_exit,
     create_log,
+    find_log_address,
     open_root_log,
     settings_of,
-    tidying_up,
 )
 from cli.settings import Settings, actor_of
 from cli.terminal.output import Output
@@ -27,13 +27,23 @@ from eventstore.chain import Schema
 from eventstore.engine import open_log
 from eventstore.errors import DatabaseMissing
 from eventstore.event import Clock
-from eventstore.private_files import is_server, url_without_password
+from eventstore.private_files import is_postgres_url, url_without_password
 from eventstore.store import EventStore
-from eventstore.transfer.copy import Chains, Copied, CopySource, check_events, require_vacant
+from eventstore.transfer.copy import (
+    Chains,
+    CopyCounts,
+    CopySource,
+    iterate_checked_events,
+    require_no_common_stream,
+)
 from eventstore.transfer.copy import copy_log as copied
 from extensions.handover import archive as archives
-from extensions.handover.archive_files import find_unapproved, list_brought_files, put_in_place
-from extensions.handover.backup import Stores, back_up, source_in
+from extensions.handover.archive_files import (
+    find_unapproved_executables,
+    list_workflow_files,
+    restore_workflow_files,
+)
+from extensions.handover.backup import StoreOpeners, back_up, open_backup
 from extensions.handover.manifest import Manifest
 from extensions.handover.restore import read_archive
 from extensions.handover.restore import restore_log as restored
@@ -91,7 +101,7 @@ def copy(
     """
     places = [address_of(each, Path.cwd()) for each in (source, target)]
     with closing(_open_reader(places[0])) as log:
-        archives.require_in_place(log, stream)
+        archives.require_undamaged_log(log, stream)
         done = _copy_log(log, places[1], stream, dry_run)
     told = {"source": _format_address(places[0]), "target": _format_address(places[1])}
     _print_result(context, done, told, told["target"], dry_run, "copied")
@@ -115,12 +125,12 @@ def backup(
     Other commands can write to the log during the backup. wfctl leaves out a damaged stream (the
     events of one workflow or machine), prints its name, and exits with code 7.
     """
-    address = address_here(context)
+    address = find_log_address(context)
     chosen = form or (BackupForm.SQLITE if isinstance(address, Path) else BackupForm.ARCHIVE)
     with closing(_open_reader(address)) as log:
         archives.require_stream(log, stream)
         damaged = archives.damaged_streams(log, stream)
-        intact = archives.intact_part(log, damaged)
+        intact = archives.select_intact_streams(log, damaged)
         if damaged and (stream is not None or not list(intact.streams())):
             raise next(iter(damaged.values()))
         if dry_run:
@@ -128,27 +138,27 @@ def backup(
         else:
             done = back_up(intact, file, chosen.value, STORES, only=stream)
         wrong = [f"left out: {error.message}" for error in damaged.values()]
-        wrong += _findings_here(context, log, damaged, stream)
+        wrong += _list_fsck_problems(context, log, damaged, stream)
     told: dict[str, Any] = {"file": str(file), "form": chosen.value}
     told |= {"left_out": sorted(damaged), "findings": wrong}
     _print_result(context, done, told, told["file"], dry_run, "backed up", wrong=wrong)
 
 
-def _findings_here(
+def _list_fsck_problems(
     context: typer.Context, store: EventStore, damaged: Container[str], only: str | None
 ) -> list[str]:
     """Return the problems that fsck finds in the logs of the folder.
 
     Damaged streams are left out. The list is empty if there is no workflow folder.
     """
-    from service.questions.audit import check_root
+    from service.questions.audit import find_problems_of_all_logs
 
     settings = settings_of(context)
     try:
         root, config = open_root(settings.start, settings.database_url, settings.journal)
     except NoRoot:
         return []
-    found = check_root(root, WorkflowLog(store, config.stream, root.path))[1]
+    found = find_problems_of_all_logs(root, WorkflowLog(store, config.stream, root.path))[1]
     return [
         f"{one.stream or 'the log'}: {one.kind}: {one.message}"
         for one in found
@@ -169,50 +179,52 @@ def restore(
     In a folder without a workflow, the command creates the workflow or machines of the backup.
     """
     settings, new = settings_of(context), None
-    with closing(source_in(file, STORES)) as found:
-        if settings.database_url is None or not is_server(settings.database_url):
+    with closing(open_backup(file, STORES)) as found:
+        if settings.database_url is None or not is_postgres_url(settings.database_url):
             try:
                 find_root(settings.start)
             except NoRoot:
                 # Check the content of the backup before the new workflow folder is created.
                 archives.require_stream(found, stream)
-                archives.workflow_in(found, stream)
+                archives.find_workflow_id(found, stream)
                 new = root_at(settings.start, settings.database_url, settings.journal)
-        address = new.address if new is not None else address_here(context)
+        address = new.address if new is not None else find_log_address(context)
         if new is not None and not dry_run:
             prepare_folder(new)
         done = _copy_log(found, address, stream, dry_run)
         if new is not None and not dry_run:
-            write_configuration(new, archives.workflow_in(found, stream))
+            write_configuration(new, archives.find_workflow_id(found, stream))
     told = {"file": str(file), "target": _format_address(address)}
     _print_result(
         context, done, told, told["target"], dry_run, "restored", [] if dry_run else [_REBUILD]
     )
 
 
-def _copy_log(source: CopySource, target: Path | str, only: str | None, dry_run: bool) -> Copied:
+def _copy_log(
+    source: CopySource, target: Path | str, only: str | None, dry_run: bool
+) -> CopyCounts:
     archives.require_stream(source, only)
     if not dry_run:
-        with closing(made_at(target)) as store:
+        with closing(open_or_create_log(target)) as store:
             return copied(source, store, only=only)
     with suppress(DatabaseMissing), closing(_open_reader(target)) as store:
-        require_vacant(source, store, only)
+        require_no_common_stream(source, store, only)
     return _count_records(source, only)
 
 
-def _count_records(source: CopySource, only: str | None) -> Copied:
+def _count_records(source: CopySource, only: str | None) -> CopyCounts:
     chains = Chains()
-    events = sum(1 for _ in check_events(source, chains, only))
+    events = sum(1 for _ in iterate_checked_events(source, chains, only))
     commands = sum(1 for command in source.commands() if only in (None, command.stream))
     refusals = sum(1 for _ in source.refusals(only))
-    return Copied(len(chains.heads), events, commands, refusals, 0)
+    return CopyCounts(len(chains.heads), events, commands, refusals, 0)
 
 
 def _open_reader(address: Path | str) -> EventStore:
     return open_log(address, schema=SCHEMA, clock=system_instant, read_only=True)
 
 
-def made_at(address: Path | str, journal: str | None = None) -> EventStore:
+def open_or_create_log(address: Path | str, journal: str | None = None) -> EventStore:
     """Open a log for writing, and create its database if it does not exist."""
     from migrations.upgrade import upgrade_database
 
@@ -226,7 +238,7 @@ def _format_address(address: Path | str) -> str:
 
 def _print_result(
     context: typer.Context,
-    done: Copied,
+    done: CopyCounts,
     told: dict[str, Any],
     place: str,
     dry_run: bool,
@@ -249,7 +261,7 @@ def _print_result(
 
 
 #: A backup must be a single file, so its database is created without a write-ahead log.
-STORES = Stores(reading=_open_reader, made=lambda path: made_at(path, "truncate"))
+STORES = StoreOpeners(reading=_open_reader, made=lambda path: open_or_create_log(path, "truncate"))
 
 
 def restore_into_root(context: typer.Context, file: Path, into: Path | None, dry_run: bool) -> None:
@@ -273,15 +285,15 @@ def restore_into_root(context: typer.Context, file: Path, into: Path | None, dry
     machines = [name.removeprefix(MACHINE) for name in streams if name.startswith(MACHINE)]
     with closing(create_log(root)) as store:
         config = Config(manifest.workflow, root.url, root.journal)
-        log = _show_files(root, store, config, machines, settings)
+        log = _rebuild_generated_files(root, store, config, machines, settings)
         state = log.state()
-        unapproved = find_unapproved(root.path, state, manifest)
-        kept = put_in_place(root.path, file, manifest, unapproved)
+        unapproved = find_unapproved_executables(root.path, state, manifest)
+        kept = restore_workflow_files(root.path, file, manifest, unapproved)
         _tell_restored(Output(settings), file, manifest, root, state, kept, unapproved)
 
 
 @contextmanager
-def open_unpacked(file: Path) -> Iterator[Root]:
+def open_archive_temporarily(file: Path) -> Iterator[Root]:
     """Restore an archive into a temporary folder, and remove the folder afterwards.
 
     The folder is not added to the list of known workflows. Raises `UnusableArchive` if the archive
@@ -298,15 +310,15 @@ def open_unpacked(file: Path) -> Iterator[Root]:
             f"the archive {file} contains only machines, but this command needs the archive of a "
             "workflow."
         )
-    with tidying_up(), TemporaryDirectory(prefix="wfctl-archive-") as folder:
+    with convert_signals_to_exit(), TemporaryDirectory(prefix="wfctl-archive-") as folder:
         root = Root(Path(folder).resolve(), journal="truncate")
         restored(root, file, manifest, _create_and_open)
-        put_in_place(root.path, file, manifest)
+        restore_workflow_files(root.path, file, manifest)
         yield root
 
 
 def _create_and_open(root: Root, schema: Schema, clock: Clock) -> EventStore:
-    made_at(root.address, root.journal).close()
+    open_or_create_log(root.address, root.journal).close()
     return open_log(root.address, schema=schema, clock=clock, journal=root.journal)
 
 
@@ -319,7 +331,7 @@ def _tell_restored(
     kept: Sequence[str],
     unapproved: Sequence[str] = (),
 ) -> None:
-    files = [path for path in list_brought_files(manifest) if path not in unapproved]
+    files = [path for path in list_workflow_files(manifest) if path not in unapproved]
     data: dict[str, Any] = {
         "dry_run": root is None,
         "workflow": manifest.workflow,
@@ -382,18 +394,18 @@ def salvage(
             _tell_salvaged(context, find_unsound_streams(store, SCHEMA), None)
         return
     if into is not None:
-        with closing(store), closing(made_at(address_of(into, root.path))) as target:
+        with closing(store), closing(open_or_create_log(address_of(into, root.path))) as target:
             done = salvage_into(root, store, SCHEMA, target, system_clock())
     else:
         # Create the new log without a write-ahead log. It is then one file that can be moved into
         # place.
         done = salvage_here(root, store, SCHEMA, STORES.made, system_clock())
         with closing(open_root_log(root, read_only=False)) as store:
-            _show_files(root, store, config, list_machines_in_store(store), settings)
+            _rebuild_generated_files(root, store, config, list_machines_in_store(store), settings)
     _tell_salvaged(context, done.lost, done)
 
 
-def _show_files(
+def _rebuild_generated_files(
     root: Root, store: EventStore, config: Config, machines: Iterable[str], settings: Settings
 ) -> WorkflowLog:
     actor, log = actor_of(settings), WorkflowLog(store, config.stream, root.path)

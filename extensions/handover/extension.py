@@ -26,9 +26,9 @@ class HandoverExtension(Extension):
     @contextmanager
     def open_archive(self, file: Path) -> Iterator[Root]:
         """Restore an archive into a temporary folder and yield the folder as a root."""
-        from extensions.handover.command import open_unpacked
+        from extensions.handover.command import open_archive_temporarily
 
-        with open_unpacked(file) as root:
+        with open_archive_temporarily(file) as root:
             yield root
 
     def restore_archive(

@@ -36,7 +36,7 @@ from lifecycle.payload.event_types import UPCASTERS, VERSIONS
 from lifecycle.plan import document as plan
 from lifecycle.plan import imported_document
 from lifecycle.words.document import restore_key_order
-from lifecycle.words.values import explain_problem
+from lifecycle.words.values import explain_validation_error_at_path
 from projections.files.event_models import find_event_model
 from service.documents.bounds import bounded_lines
 from service.root.root import MACHINE
@@ -137,7 +137,7 @@ def check_streams(path: Path, file: ZipFile, manifest: Manifest) -> None:
     for name in (CLAIMS, REFUSALS):
         if name not in manifest.files:
             raise UnusableArchive(path, name, "the manifest does not name the file")
-    for line in lines_of(path, file, REFUSALS):
+    for line in iterate_json_lines(path, file, REFUSALS):
         if not _is_refusal(line):
             raise UnusableArchive(path, REFUSALS, f"expected refusals, found {line!r:.80}")
     claims = _read_claims(path, file, sum(stream.version for stream in manifest.streams))
@@ -146,7 +146,7 @@ def check_streams(path: Path, file: ZipFile, manifest: Manifest) -> None:
         _Chain(path, stream, claims, ids).check(file)
 
 
-def lines_of(path: Path, file: ZipFile, name: str) -> Iterator[Any]:
+def iterate_json_lines(path: Path, file: ZipFile, name: str) -> Iterator[Any]:
     """Yield the value of each JSON line of a file in an archive.
 
     Raises `UnusableArchive` if a line is not JSON.
@@ -176,7 +176,7 @@ def _read_claims(path: Path, file: ZipFile, most: int) -> set[str]:
     There must be no more command ids than events (``most``).
     """
     found: set[str] = set()
-    for line in lines_of(path, file, CLAIMS):
+    for line in iterate_json_lines(path, file, CLAIMS):
         parts = (line.get("command_id"), line.get("digest")) if isinstance(line, dict) else (None,)
         sound = all(isinstance(part, str) and "\0" not in part for part in parts)
         if not sound or line["command_id"] in found or len(found) == most:
@@ -232,14 +232,14 @@ class _Chain:
                 f"records {said}"
             )
             raise self._wrong(why)
-        wrong = explain_unacceptable_event(text) or self._of_command(event)
+        wrong = explain_unacceptable_event(text) or self._explain_command_fault(event)
         if wrong is not None:
             raise self._wrong(f"version {self._version} was not recorded by a command: {wrong}")
         if self._version == 1 and self._stream.name.startswith(MACHINE):
             self._check_machine(event["data"])
         self._previous = found
 
-    def _of_command(self, event: dict[str, Any]) -> str | None:
+    def _explain_command_fault(self, event: dict[str, Any]) -> str | None:
         command = (event["command_id"], event["recorded_at"], event["utc_offset"])
         if event["event_id"] in self._ids:
             return f"another event also has the id {event['event_id']!r:.80}"
@@ -283,7 +283,7 @@ _IDS, _LONGEST_ID = ("event_id", "command_id", "causation_id", "correlation_id")
 
 def explain_unacceptable_event(text: bytes) -> str | None:
     """Return the reason why the text of an event is not acceptable, or None if it is."""
-    wrong = _of_envelope(body := orjson.loads(text))
+    wrong = _explain_envelope_fault(body := orjson.loads(text))
     if wrong is not None:
         return wrong
     try:
@@ -295,11 +295,11 @@ def explain_unacceptable_event(text: bytes) -> str | None:
     try:
         find_event_model(event.type).of(event.data)
     except ValidationError as error:
-        return f"{event.type}: {explain_problem(error.errors()[0])}"
-    return _of_document(event)
+        return f"{event.type}: {explain_validation_error_at_path(error.errors()[0])}"
+    return _explain_document_fault(event)
 
 
-def _of_envelope(body: dict[str, Any]) -> str | None:
+def _explain_envelope_fault(body: dict[str, Any]) -> str | None:
     if set(body) != _FIELDS:
         return f"expected only the fields of an event, found {sorted(set(body) ^ _FIELDS)!s:.80}"
     if not isinstance(body["actor"], dict) or set(body["actor"]) != {"kind", "name"}:
@@ -309,7 +309,7 @@ def _of_envelope(body: dict[str, Any]) -> str | None:
     return find_envelope_fault(body)
 
 
-def _of_document(event: RecordedEvent) -> str | None:
+def _explain_document_fault(event: RecordedEvent) -> str | None:
     """Return the first problem of the complete document that an event contains, or None.
 
     Only events that create or import a workflow contain a document.

@@ -162,7 +162,7 @@ class Verbatim(Schema):
         return RecordedEvent(position, hash_, body)
 
 
-class Then:
+class ReplayClock:
     """A clock that returns the original recording time of the event to restore."""
 
     def __init__(self) -> None:
@@ -189,7 +189,7 @@ def restore_log(root: Root, archive: Path, manifest: Manifest, connect: Connect)
         if here != manifest.workflow:
             raise RootExists(root.path, here)
     prepare_folder(root)
-    then = Then()
+    then = ReplayClock()
     store = connect(root, Verbatim({}), then)
     try:
         with ZipFile(archive) as file:
@@ -198,7 +198,7 @@ def restore_log(root: Root, archive: Path, manifest: Manifest, connect: Connect)
             for stream in manifest.streams:
                 _append_all(archive, file, stream, store, then, claims)
             _record_refusals(file, store)
-            _keep_drift(file, manifest, root)
+            _extract_kept_edits(file, manifest, root)
     finally:
         store.close()
     if not root.config_file.exists():
@@ -210,7 +210,7 @@ def _append_all(
     file: ZipFile,
     stream: Stream,
     store: EventStore,
-    then: Then,
+    then: ReplayClock,
     claims: dict[str, str],
 ) -> None:
     hash_ = ""
@@ -259,7 +259,7 @@ def _record_refusals(file: ZipFile, store: EventStore) -> None:
                 store.record_refusal(refusal)
 
 
-def _keep_drift(file: ZipFile, manifest: Manifest, root: Root) -> None:
+def _extract_kept_edits(file: ZipFile, manifest: Manifest, root: Root) -> None:
     for name in manifest.files:
         if name.startswith(DRIFT):
             root.drift.mkdir(exist_ok=True)

@@ -14,11 +14,11 @@ from typing import Annotated, Any
 
 import typer
 
-from cli.commands.events import of_machine as reading_machine
+from cli.commands.events import select_machine_log as reading_machine
 from cli.frame.ask_decision import Decision, DecisionKey, record_decisions
 from cli.frame.options import FINDINGS, AsOf, Text, Writes, argument, option
-from cli.frame.time_limit import Watch, exit_with_error
-from cli.frame.workspace import Reading, open_for_reading, open_for_writing, settings_of
+from cli.frame.time_limit import StepTimeLimit, exit_with_error
+from cli.frame.workspace import OpenedWorkflow, open_for_reading, open_for_writing, settings_of
 from cli.frame.write_command import print_outcome
 from cli.settings import Format
 from cli.terminal.table import TableColumn, print_records
@@ -27,9 +27,9 @@ from extensions.history import history_queries as queries
 from extensions.history.history_queries import SQL_PATIENCE
 from lifecycle.errors import LifecycleError
 from lifecycle.state.workflow import Workflow
-from projections.words.account import Seen, list_origins
+from projections.words.account import FileCheckResult, list_result_origin_items
 from projections.words.decisions import AmendmentRecord
-from projections.words.text import format_cell, told_bytes, utc_seconds
+from projections.words.text import format_byte_count, format_cell, truncate_utc_to_seconds
 from reconciler.records.resource_use import NAMES as USED
 from reconciler.records.resource_use import combine_resource_use
 from service.errors import InvalidOption, NotFound, ServiceError, SqlTooLong
@@ -48,11 +48,11 @@ ToStatus = Annotated[
 Record = dict[str, Any]
 
 
-def _shown_as(kind: str, value: Any) -> str:
+def _format_value(kind: str, value: Any) -> str:
     if kind == "version":
         return f"v{value}"
     if kind == "when":
-        return utc_seconds(value) or ""
+        return truncate_utc_to_seconds(value) or ""
     if kind == "at":
         return (value or "")[:19]
     if kind not in ("span", "bytes"):
@@ -60,7 +60,7 @@ def _shown_as(kind: str, value: Any) -> str:
     if value is None:
         return "-"
     if kind == "bytes":
-        return told_bytes(value)
+        return format_byte_count(value)
     hours, rest = divmod(round(value), 3600)
     clock = f"{hours}:{rest // 60:02}:{rest % 60:02}"
     return clock if round(value) >= 60 else f"{value:.3g} s"
@@ -83,7 +83,7 @@ def _parse_columns(*words: str) -> list[TableColumn]:
 
 
 def _format_cell(key: str, kind: str, record: Record) -> str:
-    return _shown_as(kind, record[key])
+    return _format_value(kind, record[key])
 
 
 def _format_decision(record: Record) -> str:
@@ -138,11 +138,11 @@ _REFUSED = _parse_columns("WHEN=at:when", "WHO=actor", "command", "code", "WHY=m
 
 
 def _run_query(
-    workflow: Reading, sql: str, at: Any, **given: Any
+    workflow: OpenedWorkflow, sql: str, at: Any, **given: Any
 ) -> tuple[list[str], list[Record]]:
 
     _require_workflow(workflow)
-    with queries.open_inquiry(workflow.root.address, workflow.log, at) as desk:
+    with queries.open_history_connection(workflow.root.address, workflow.log, at) as desk:
         answer = desk.ask(sql, given, queries.PATIENCE)
         names = answer.columns
         records = [dict(zip(names, row, strict=True)) for row in answer.rows]
@@ -152,7 +152,7 @@ def _run_query(
     return names, records
 
 
-def _require_workflow(workflow: Reading) -> None:
+def _require_workflow(workflow: OpenedWorkflow) -> None:
     """Raise `NoWorkflow` if the folder has only machines.
 
     The history tables describe only workflows.
@@ -188,14 +188,14 @@ def attempts(context: typer.Context, stage: OfStage = None, view: AsOf = None) -
     """
     with open_for_reading(context) as workflow:
         names, records = _run_query(workflow, queries.ATTEMPTS, view, stage=stage)
-        used = _used_by(workflow.state(view)) if records else {}
+        used = _collect_used_resources(workflow.state(view)) if records else {}
         for record in records:
             nothing = dict.fromkeys(USED)
             record.update(used.get((record["stage"], record["attempt"]), nothing))
         print_records(workflow.output, records, _ATTEMPTS, [*names, *USED], view)
 
 
-def _used_by(state: Workflow) -> dict[tuple[str, str], dict[str, float | None]]:
+def _collect_used_resources(state: Workflow) -> dict[tuple[str, str], dict[str, float | None]]:
     """Return the resources that each attempt used, by stage and attempt id.
 
     Unknown values are None.
@@ -217,7 +217,7 @@ def costs(context: typer.Context, view: AsOf = None) -> None:
     with open_for_reading(context) as workflow:
         names, records = _run_query(workflow, queries.COSTS, view)
         _, attempts = _run_query(workflow, queries.ATTEMPTS, view, stage=None)
-        used = _used_by(workflow.state(view)) if attempts else {}
+        used = _collect_used_resources(workflow.state(view)) if attempts else {}
         for record in records:
             last = record["last_version"]
             begun = [one for one in attempts if record["first_version"] <= one["version"] <= last]
@@ -314,15 +314,15 @@ def agree(
         )
     with open_for_reading(context) as workflow:
         reported = _collect_entries(workflow, None)
-    meant = [_find_waiting(reported, entry) for entry in entries]
+    meant = [_find_open_entries(reported, entry) for entry in entries]
     ids = {str(one[0].entry): one for one in meant}  # The user may name an entry twice.
-    decisions = [_decision_on(one, str(reason)) for one in ids.values()]
+    decisions = [_build_acceptance_decision(one, str(reason)) for one in ids.values()]
     line = f"wfctl audit agree {' '.join(dict.fromkeys(entries))} --reason TEXT"
     with open_for_writing(context, options.dry_run) as (service, output):
         print_outcome(output, record_decisions(service, decisions, line, key, options), options)
 
 
-def _find_waiting(reported: list[answers.Bypass], entry: str) -> list[answers.Bypass]:
+def _find_open_entries(reported: list[answers.Bypass], entry: str) -> list[answers.Bypass]:
     """Return the open audit entries whose id starts with the given text.
 
     An entry is open if no person has accepted it. Raises `NotFound` if no open entry matches, and
@@ -346,7 +346,7 @@ def _find_waiting(reported: list[answers.Bypass], entry: str) -> list[answers.By
     return waiting
 
 
-def _decision_on(meant: list[answers.Bypass], reason: str) -> Decision:
+def _build_acceptance_decision(meant: list[answers.Bypass], reason: str) -> Decision:
     """Return a decision that accepts all audit entries with the same id."""
     from lifecycle.payload import models as p
 
@@ -363,30 +363,40 @@ def _decision_on(meant: list[answers.Bypass], reason: str) -> Decision:
     return Decision(command, f"entry {first.entry}", text)
 
 
-def _collect_entries(workflow: Reading, view: Moment | None) -> list[answers.Bypass]:
+def _collect_entries(workflow: OpenedWorkflow, view: Moment | None) -> list[answers.Bypass]:
     """Return all attempts to bypass an approval, with the decisions of persons about them."""
     found = answers.find_bypasses(workflow.root, workflow.log, view)
     try:
         state = workflow.log.current(view)
         agreed = state.agreed
-        found += _of_account(workflow, state, view)
+        found += _collect_reported_bypasses(workflow, state, view)
     except (EventStoreError, LifecycleError, ServiceError):
         agreed = {}  # another finding reports a missing workflow or an altered log
-    return answers.add_answers([*found, *_of_machines(workflow, view)], agreed)
+    return answers.add_acceptance_texts(
+        [*found, *_iterate_machine_bypasses(workflow, view)], agreed
+    )
 
 
-def _of_account(workflow: Reading, state: Workflow, view: Moment | None) -> list[answers.Bypass]:
+def _collect_reported_bypasses(
+    workflow: OpenedWorkflow, state: Workflow, view: Moment | None
+) -> list[answers.Bypass]:
     """Return the bypass attempts that the status, the report and the web page also show.
 
     For a past moment, only entries from the log are returned.
     """
     from reconciler.files.freshness import find_log_differences
 
-    seen = find_log_differences(workflow.root, workflow.log, state) if view is None else Seen()
-    return answers.convert_account_items(list_origins(state, seen))
+    seen = (
+        find_log_differences(workflow.root, workflow.log, state)
+        if view is None
+        else FileCheckResult()
+    )
+    return answers.convert_account_items(list_result_origin_items(state, seen))
 
 
-def _of_machines(workflow: Reading, view: Moment | None) -> Iterator[answers.Bypass]:
+def _iterate_machine_bypasses(
+    workflow: OpenedWorkflow, view: Moment | None
+) -> Iterator[answers.Bypass]:
     store = workflow.log.store
     for id_ in list_machines(workflow.root, store):
         log = workflow.machine(id_)
@@ -475,15 +485,21 @@ def sql(
     with open_for_reading(context) as workflow:
         if _OF_VIEWS.search(asked):
             _require_workflow(workflow)
-        _print_answer(context, workflow, asked, timeout, view)
+        _run_and_print_sql(context, workflow, asked, timeout, view)
 
 
-def _print_answer(
-    context: typer.Context, workflow: Reading, asked: str, timeout: float, view: Moment | None
+def _run_and_print_sql(
+    context: typer.Context,
+    workflow: OpenedWorkflow,
+    asked: str,
+    timeout: float,
+    view: Moment | None,
 ) -> None:
     with (
-        queries.open_inquiry(workflow.root.address, workflow.log, view) as desk,
-        Watch(timeout, lambda: exit_with_error(settings_of(context), SqlTooLong(timeout))) as watch,
+        queries.open_history_connection(workflow.root.address, workflow.log, view) as desk,
+        StepTimeLimit(
+            timeout, lambda: exit_with_error(settings_of(context), SqlTooLong(timeout))
+        ) as watch,
     ):
         answer = watch.step(lambda: desk.ask(asked, {}, timeout))
         names: list[str] = []

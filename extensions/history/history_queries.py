@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from extensions.history.sql_tables import HistoryTables
-from extensions.history.table_schema import VIEWS, build_view_query, columns_of, history
+from extensions.history.table_schema import VIEWS, build_view_query, history, list_column_names
 from service.reading.log import WorkflowLog
 from service.reading.stream_log import At
 from wfctl_eventstore.extension import require_extension
@@ -85,18 +85,18 @@ _TYPES = {sa.Text: "TEXT", sa.BigInteger: "BIGINT", sa.Double: "DOUBLE PRECISION
 
 
 @contextmanager
-def open_inquiry(address: Path | str, log: WorkflowLog, at: At = None) -> Iterator[Any]:
+def open_history_connection(address: Path | str, log: WorkflowLog, at: At = None) -> Iterator[Any]:
     """Open a database connection whose views show the history up to the moment ``at``."""
-    with closing(_open_desk(address)) as desk:
+    with closing(_open_query_connection(address)) as desk:
         _fill_views(desk, HistoryTables(address, log), at)
         yield desk
 
 
-def _open_desk(address: Path | str) -> Any:
+def _open_query_connection(address: Path | str) -> Any:
     if isinstance(address, Path):
-        from extensions.history.sqlite_query_connection import SqliteDesk
+        from extensions.history.sqlite_query_connection import SqliteQueryConnection
 
-        return SqliteDesk(address)
+        return SqliteQueryConnection(address)
     postgres = require_extension("postgres", "a log on a PostgreSQL server")
     return postgres.open_sql_desk(address)
 
@@ -110,7 +110,7 @@ def _fill_views(desk: Any, tables: HistoryTables, at: At) -> None:
         desk.make(f"CREATE TEMPORARY TABLE {table.name} ({', '.join(declared)})")
     for rows in tables.folded(at):
         for name, found in rows.items():
-            columns = columns_of(history.tables[name])
+            columns = list_column_names(history.tables[name])
             desk.fill(name, [[row.get(column) for column in columns] for row in found.values()])
     for name in VIEWS:
         desk.make(f"CREATE TEMPORARY VIEW {name} AS {build_view_query(name, desk.dialect)}")

@@ -23,11 +23,11 @@ from eventstore.store import StoredFold
 from eventstore.tables import folds
 from eventstore.verification import Finding
 from extensions.history.checkpoint import NAME, VERSION
-from extensions.history.table_rows import CarriedRows, HistoryRows, Key, Row
+from extensions.history.table_rows import CarriedData, HistoryRows, Key, Row
 from extensions.history.table_schema import history
 from lifecycle.event import UNFOLDABLE
 from lifecycle.state.workflow import Workflow
-from migrations.upgrade import database_of
+from migrations.upgrade import select_migration_database
 from service.reading import stream_log
 from service.reading.log import WorkflowLog
 from service.reading.stream_log import At
@@ -46,7 +46,7 @@ class TablesProgress(NamedTuple):
 
     version: int = 0
     state: Workflow | None = None
-    carried: CarriedRows | None = None
+    carried: CarriedData | None = None
 
 
 class HistoryTables:
@@ -69,9 +69,9 @@ class HistoryTables:
         with suppress(*UNFOLDABLE):
             if kept is not None and head is not None and kept.version <= head.version:
                 found = orjson.loads(kept.state)
-                state = stream_log.from_values(found["state"])
+                state = stream_log.build_workflow_state(found["state"])
                 if type(state.head) is int and state.head == kept.version:
-                    return TablesProgress(state.head, state, CarriedRows(**found["carried"]))
+                    return TablesProgress(state.head, state, CarriedData(**found["carried"]))
         return TablesProgress()
 
     def folded(self, at: At = None) -> Iterator[Rows]:
@@ -96,12 +96,12 @@ class HistoryTables:
         start = self._load_progress(kept)
         try:
             if start.version or kept is None:
-                return self._go_on(start, limit)
+                return self._process_new_events(start, limit)
         except UNFOLDABLE:
             if not start.version:
                 raise
         self._drop_rows()
-        return self._go_on(TablesProgress(), limit)
+        return self._process_new_events(TablesProgress(), limit)
 
     def rebuild(self) -> int:
         """Delete all rows of the workflow and compute them again.
@@ -109,24 +109,24 @@ class HistoryTables:
         Returns the number of processed events.
         """
         self._drop_rows()
-        return self._go_on(self.checkpoint())
+        return self._process_new_events(self.checkpoint())
 
     def _drop_rows(self) -> None:
         self.log.store.release_connection()
-        with database_of(self.address).writing() as connection:
+        with select_migration_database(self.address).writing() as connection:
             self._clear_rows(connection)
 
     @property
-    def _own(self) -> sa.ColumnElement[bool]:
+    def _own_checkpoints_condition(self) -> sa.ColumnElement[bool]:
         """The SQL condition that selects the checkpoints of this workflow, of any version."""
         return sa.and_(folds.c.stream == self.log.stream, folds.c.reducer == NAME)
 
     def _clear_rows(self, connection: Connection) -> None:
         for table in history.tables.values():
             connection.execute(delete(table).where(table.c.stream == self.log.stream))
-        connection.execute(delete(folds).where(self._own))
+        connection.execute(delete(folds).where(self._own_checkpoints_condition))
 
-    def _go_on(self, start: TablesProgress, limit: int | None = None) -> int:
+    def _process_new_events(self, start: TablesProgress, limit: int | None = None) -> int:
         rows, reached, count = HistoryRows(self.log.stream, start.carried), start.version, 0
         state: Workflow | None = None
         for event, state in islice(self.log.steps(start.version, start.state), limit):
@@ -151,7 +151,7 @@ class HistoryTables:
         # Release the log's connection first. A connection pooler may provide only one session, so a
         # second connection would wait for the first one forever.
         self.log.store.release_connection()
-        with database_of(self.address).writing() as connection:
+        with select_migration_database(self.address).writing() as connection:
             if not self._advance_checkpoint(connection, fold, reached):
                 return False
             for name, found in rows.taken().items():
@@ -167,7 +167,7 @@ class HistoryTables:
         return True
 
     def _advance_checkpoint(self, connection: Connection, fold: StoredFold, reached: int) -> bool:
-        own = self._own
+        own = self._own_checkpoints_condition
         if reached == 0:
             # Delete the rows that another version of this program wrote, because this version
             # cannot continue them.
@@ -225,7 +225,7 @@ def _find_wrong_rows(folded: Iterator[Rows], held: _Held) -> dict[str, Key]:
 
 
 def _read_held_rows(address: Path | str, stream: str) -> _Held:
-    with database_of(address).reading() as connection:
+    with select_migration_database(address).reading() as connection:
         driver = connection.connection.driver_connection
         # Replace invalid text instead of failing, because another program may have written the row.
         if isinstance(driver, sqlite3.Connection):

@@ -24,7 +24,7 @@ class QueryResult(NamedTuple):
     rows: Iterator[Sequence[Any]]
 
 
-def expect_reading(sql: str, words: frozenset[str]) -> None:
+def check_first_keyword(sql: str, words: frozenset[str]) -> None:
     """Raise `SqlRefused` if the statement does not start with a permitted keyword."""
     opening = _OPENING.match(sql)
     if opening is None or opening[1].upper() not in words:
@@ -48,7 +48,7 @@ _WAIT = 30.0
 _SEVERAL = "You can only execute one statement at a time."
 
 
-class SqliteDesk:
+class SqliteQueryConnection:
     """A connection for queries. Its temporary tables are invisible to other connections."""
 
     dialect = "sqlite"
@@ -89,7 +89,7 @@ class SqliteDesk:
         Parameters have the form ``:name``. Raises `SqlRefused` if the statement could write,
         `SqlWrong` if it is invalid, and `SqlTooLong` if it exceeds the time limit.
         """
-        expect_reading(sql, _READS)
+        check_first_keyword(sql, _READS)
         self._forbid_writes()
         self._end = time.monotonic() + seconds
         try:

@@ -17,8 +17,8 @@ from lifecycle.event import find_observed_jobs
 from lifecycle.fold import stages
 from lifecycle.fold.evolve import find_proposed_id
 from lifecycle.state.workflow import Amendment, Attempt, Session, Stage, Workflow
-from projections.files.progress_log import format_message
-from projections.files.state_document import changes_of
+from projections.files.progress_log import format_line_without_time
+from projections.files.state_document import collect_amendment_changes
 from projections.words.text import compute_seconds
 
 Row = dict[str, Any]
@@ -29,7 +29,7 @@ _REASONS = ("error", "fix", "reason", "evidence", "detail", "text")
 
 
 @dataclass(slots=True)
-class CarriedRows:
+class CarriedData:
     """Data from earlier events that later rows need, as plain JSON values.
 
     - ``statuses`` maps each stage to its status and the time of the last change.
@@ -55,9 +55,9 @@ class HistoryRows:
     ``rows`` maps each table to its rows by key.
     """
 
-    def __init__(self, stream: str, carried: CarriedRows | None = None) -> None:
+    def __init__(self, stream: str, carried: CarriedData | None = None) -> None:
         self.stream = stream
-        self.carried = carried or CarriedRows()
+        self.carried = carried or CarriedData()
         self.rows: dict[str, dict[Key, Row]] = {}
 
     def add(self, event: RecordedEvent, state: Workflow) -> None:
@@ -111,7 +111,7 @@ class HistoryRows:
             self.carried.attempts[key] = {"version": event.version, "from": since, "new": True}
         known = self.carried.attempts[key]
         if event.data.get("stage") == stage.id and event.data.get("attempt") == attempt.id:
-            known["from"] = _computing_from(event, known["from"])
+            known["from"] = _find_compute_start(event, known["from"])
         return known
 
     def _add_amendments(self, event: RecordedEvent, state: Workflow) -> None:
@@ -123,10 +123,10 @@ class HistoryRows:
                 self._put_row(
                     tables.amendments.name,
                     key,
-                    _build_amendment_row(found, self._collect_parts(event, found)),
+                    _build_amendment_row(found, self._collect_amendment_people(event, found)),
                 )
 
-    def _collect_parts(self, event: RecordedEvent, amendment: Amendment) -> Row:
+    def _collect_amendment_people(self, event: RecordedEvent, amendment: Amendment) -> Row:
         """Return the proposer and, if decided, the decider of an amendment (plan change)."""
         parts = self.carried.amendments.setdefault(amendment.id, {})
         who = str(event.actor)
@@ -201,7 +201,7 @@ _QUIET = frozenset(
 )  # fmt: skip
 
 
-def _of_event(event: RecordedEvent) -> Row:
+def _build_common_columns(event: RecordedEvent) -> Row:
     return {
         "version": event.version,
         "attempt": event.data.get("attempt"),
@@ -213,18 +213,18 @@ def _of_event(event: RecordedEvent) -> Row:
 
 
 def _build_event_row(event: RecordedEvent, state: Workflow) -> Row:
-    return _of_event(event) | {
+    return _build_common_columns(event) | {
         "stage": event.data.get("stage"),
         "command_id": event.command_id,
         "causation_id": event.causation_id,
-        "message": format_message(event, state),
+        "message": format_line_without_time(event, state),
     }
 
 
 def _build_transition_row(event: RecordedEvent, stage: Stage, before: list[str] | None) -> Row:
     data = event.data
     status, since = before or (None, None)
-    return _of_event(event) | {
+    return _build_common_columns(event) | {
         "stage": stage.id,
         "from_status": status,
         "to_status": stage.status.value,
@@ -236,7 +236,7 @@ def _build_transition_row(event: RecordedEvent, stage: Stage, before: list[str] 
     }
 
 
-def _computing_from(event: RecordedEvent, since: str | None) -> str | None:
+def _find_compute_start(event: RecordedEvent, since: str | None) -> str | None:
     """Return the time at which an attempt started to compute, or None if it is unknown.
 
     For a scheduler job, this is its observed start. For any other job, it is the launch.
@@ -288,7 +288,7 @@ def _build_amendment_row(amendment: Amendment, parts: Row) -> Row:
             "amendment": amendment.id,
             "type": amendment.kind,
             "state": amendment.status,
-            "changes": as_json(changes_of(amendment)),
+            "changes": as_json(collect_amendment_changes(amendment)),
             "affected": as_json(amendment.invalidated_stages),
             "workflow_version": amendment.version,
         }

@@ -80,7 +80,7 @@ _DATA = {
 }
 
 
-def columns_of(table: Table) -> list[str]:
+def list_column_names(table: Table) -> list[str]:
     """Return the names of a table's columns, in order."""
     return [column.name for column in table.columns]
 
@@ -88,10 +88,10 @@ def columns_of(table: Table) -> list[str]:
 def build_view_query(name: str, dialect: str) -> str:
     """Return the SELECT statement that defines a view."""
     table = VIEWS[name]
-    source = f"SELECT {', '.join(columns_of(table))} FROM {table.name}"
+    source = f"SELECT {', '.join(list_column_names(table))} FROM {table.name}"
     if table is not events:
         return source
-    ours = ", ".join(f"h.{column}" for column in columns_of(table))
+    ours = ", ".join(f"h.{column}" for column in list_column_names(table))
     theirs = ", ".join(f"e.{column}" for column in _OF_THE_LOG)
     return (
         f"SELECT {ours}, {theirs}, {_DATA[dialect]} AS data FROM events e "

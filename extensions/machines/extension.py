@@ -11,7 +11,7 @@ import typer
 from wfctl_eventstore.extension import Extension, Follower
 
 if TYPE_CHECKING:
-    from cli.frame.workspace import Reading
+    from cli.frame.workspace import OpenedWorkflow
     from eventstore.store import EventStore
     from lifecycle.payload.base import Payload
     from projections.screens.inbox import InboxItem
@@ -104,7 +104,7 @@ class MachinesExtension(Extension):
         with open_for_writing(context, id_, dry_run=False) as (service, _):
             return service.files.rebuild()
 
-    def find_machine_differences(self, workflow: Reading, id_: str) -> list[Difference]:
+    def find_machine_differences(self, workflow: OpenedWorkflow, id_: str) -> list[Difference]:
         """Return the state files of a machine whose content differs from its log."""
         from extensions.machines.service.inspection import list_differences
         from extensions.machines.service.log import MachineLog
@@ -113,16 +113,16 @@ class MachinesExtension(Extension):
         return list_differences(workflow.root, log, log.current())
 
     def explain_machine(
-        self, workflow: Reading, id_: str, view: Moment | None
+        self, workflow: OpenedWorkflow, id_: str, view: Moment | None
     ) -> tuple[dict[str, Any], list[str]]:
         """Return the explanation of a machine's phase, as JSON values and as lines."""
-        from extensions.machines.commands.explain import format_lines, why_of
+        from extensions.machines.commands.explain import explain_phase, format_explanation
 
-        found = why_of(workflow, id_, view)
-        return found, list(format_lines(found))
+        found = explain_phase(workflow, id_, view)
+        return found, list(format_explanation(found))
 
     def blame_machine_field(
-        self, workflow: Reading, id_: str, field: str, view: Moment | None
+        self, workflow: OpenedWorkflow, id_: str, field: str, view: Moment | None
     ) -> list[Blame]:
         """Return the newest change of each field of a machine below a dotted path."""
         from extensions.machines.service.inspection import find_blame
@@ -130,7 +130,7 @@ class MachinesExtension(Extension):
 
         return find_blame(MachineLog(workflow.store, id_, workflow.root.path), field, view)
 
-    def open_machine_follower(self, workflow: Reading, id_: str, lines: int) -> Follower:
+    def open_machine_follower(self, workflow: OpenedWorkflow, id_: str, lines: int) -> Follower:
         """Return a live view of a machine with the newest ``lines`` of its log."""
         from extensions.machines.commands.show_machines import MachineFollower
         from extensions.machines.service.log import MachineLog
@@ -138,7 +138,7 @@ class MachinesExtension(Extension):
         log = MachineLog(workflow.store, id_, workflow.root.path)
         return MachineFollower(log, workflow.root.path, lines)
 
-    def find_machine_decisions(self, workflow: Reading) -> Iterator[InboxItem]:
+    def find_machine_decisions(self, workflow: OpenedWorkflow) -> Iterator[InboxItem]:
         """Yield an inbox item for each open decision about a machine in the folder."""
         from extensions.machines.commands.decisions import find_decisions
 

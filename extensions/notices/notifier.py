@@ -17,10 +17,10 @@ import orjson
 
 from eventstore.event import RecordedEvent
 from eventstore.private_files import read_regular
-from extensions.notices.receiver import hand_over
+from extensions.notices.receiver import send_notice_with_retries
 from lifecycle.state.workflow import Workflow
 from lifecycle.words.waiting import waits_for_person
-from projections.files.progress_log import format_message
+from projections.files.progress_log import format_line_without_time
 from projections.words.account import list_waiting_items
 from service.reading.log import WorkflowLog
 from service.root.atomic_files import write_whole
@@ -69,7 +69,7 @@ def _notice_of(event: RecordedEvent, state: Workflow, root: Path) -> Notice | No
         "version": event.version,
         "at": event.recorded_at,
         "stage": stage,
-        "text": " ".join((format_message(event, state) or event.type).split()),
+        "text": " ".join((format_line_without_time(event, state) or event.type).split()),
         "commands": [command.format_map(event.data) for command in commands],
         "waits": [str(wait)[:200] for wait in waiting][:10],
     }
@@ -94,13 +94,13 @@ class Notifier:
         """
         self._receiver = receiver
         self._log = log
-        self._kept = folder / _KEPT
+        self._load_sealed_content = folder / _KEPT
         self._root = folder.parent
         self._hide = hide
         self._say = say
         self._untold = frozenset() if tells_end else frozenset({"session.ended"})
         self._queue: queue.Queue[Notice | None] = queue.Queue()
-        self._seen = self._told_before()
+        self._seen = self._load_progress()
         self._state: Workflow | None = None
         self._thread = threading.Thread(target=self._send_notices, daemon=True, name="notices")
 
@@ -132,13 +132,13 @@ class Notifier:
             if found is not None:
                 self._queue.put(self._hide(found))
 
-    def _told_before(self) -> int:
+    def _load_progress(self) -> int:
         """Return the version of the log up to which notices were sent.
 
         If no version is stored, notices start at the current version.
         """
         try:
-            return int(orjson.loads(read_regular(self._kept))["version"])
+            return int(orjson.loads(read_regular(self._load_sealed_content))["version"])
         except (OSError, ValueError, KeyError, TypeError):
             head = self._log.store.head(self._log.stream)
             version = head.version if head is not None else 0
@@ -147,7 +147,7 @@ class Notifier:
 
     def _send_notices(self) -> None:
         while (notice := self._queue.get()) is not None:
-            error = hand_over(self._receiver, notice, self._root)
+            error = send_notice_with_retries(self._receiver, notice, self._root)
             if error is not None:
                 self._say(
                     f"the receiver did not accept the notice of version {notice['version']}: "
@@ -157,6 +157,10 @@ class Notifier:
 
     def _save_progress(self, version: int) -> None:
         try:
-            write_whole(self._kept, json.dumps({"format": 1, "version": version}).encode())
+            write_whole(
+                self._load_sealed_content, json.dumps({"format": 1, "version": version}).encode()
+            )
         except OSError as error:
-            self._say(f"{self._kept} cannot be written ({error}), so wfctl may send a notice twice")
+            self._say(
+                f"{self._load_sealed_content} cannot be written ({error}), so wfctl may send a notice twice"
+            )

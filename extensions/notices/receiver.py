@@ -18,7 +18,7 @@ PATIENCE, _TRIES = 10.0, 3
 _WEB = ("http://", "https://")
 
 
-def hand_over(receiver: str, notice: Notice, root: Path) -> str | None:
+def send_notice_with_retries(receiver: str, notice: Notice, root: Path) -> str | None:
     """Send a notice to its receiver, with several tries.
 
     Returns None on success, otherwise the reason of the failure.

@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
-from extensions.notices.receiver import hand_over
+from extensions.notices.receiver import send_notice_with_retries
 from reconciler.host.program import command_of_module
 
 
@@ -89,10 +89,10 @@ def relay_notices(pipe: IO[str]) -> None:
     receiver, root = first["receiver"], Path(first["if_killed"]["root"])
     for line in pipe:
         notice = json.loads(line)
-        hand_over(receiver, notice, root)
+        send_notice_with_retries(receiver, notice, root)
         if notice["last"]:
             return
-    hand_over(receiver, first["if_killed"], root)
+    send_notice_with_retries(receiver, first["if_killed"], root)
 
 
 if __name__ == "__main__":

@@ -71,7 +71,7 @@ def open_socket(path: Path) -> socket.socket:
             f"the option --socket accepts a path of at most {_LONGEST} bytes, but the path {path} "
             "is longer. Choose a shorter path."
         )
-    _free_path(path)
+    _remove_unused_socket(path)
     made = socket.socket(socket.AF_UNIX)
     before = os.umask(0o177)
     try:
@@ -85,7 +85,7 @@ def open_socket(path: Path) -> socket.socket:
     return made
 
 
-def _free_path(path: Path) -> None:
+def _remove_unused_socket(path: Path) -> None:
     try:
         found = path.lstat()
     except FileNotFoundError:
@@ -111,14 +111,17 @@ def _free_path(path: Path) -> None:
     )
 
 
-def owner_of(connection: socket.socket) -> int | None:
+def find_connection_user(connection: socket.socket) -> int | None:
     """Return the user id at the other end of a local TCP connection, or None if unknown.
 
     The user is found in the kernel's table of sockets (see proc(5)), by the two addresses of the
     connection.
     """
     try:
-        here, there = (_in_table(one()) for one in (connection.getsockname, connection.getpeername))
+        here, there = (
+            _format_kernel_address(one())
+            for one in (connection.getsockname, connection.getpeername)
+        )
         with Path("/proc/net/tcp").open(encoding="ascii") as table:
             for words in map(str.split, table):
                 if words[1:3] == [there, here]:
@@ -128,7 +131,7 @@ def owner_of(connection: socket.socket) -> int | None:
     return None
 
 
-def _in_table(address: tuple[str, int]) -> str:
+def _format_kernel_address(address: tuple[str, int]) -> str:
     host, port = address
     (number,) = struct.unpack("=I", socket.inet_aton(host))
     return f"{number:08X}:{port:04X}"
@@ -146,7 +149,7 @@ def is_host_known(host: str | None) -> bool:
     return name.lower() in _NAMES
 
 
-class Door:
+class AccessControl:
     """Access control for a port: an address that works once sets a lasting cookie.
 
     ``tell`` is called with each new address. The key for the cookie is kept in the user's runtime
@@ -155,11 +158,11 @@ class Door:
 
     def __init__(self, port: int, tell: Callable[[str], None]) -> None:
         self.port, self._tell, self._lock = port, tell, Lock()
-        key = _kept_key(_runtime_folder() / f"port-{port}.key")
+        key = _load_or_create_key(_runtime_folder() / f"port-{port}.key")
         self._cookie = hmac.new(key, b"wfctl pages", "sha256").hexdigest()
         self._renew_token()
 
-    def lets_in(self, header: str | None) -> bool:
+    def has_valid_cookie(self, header: str | None) -> bool:
         """Return whether a ``Cookie`` header contains the cookie of this server."""
         try:
             found = SimpleCookie(header or "").get(f"{COOKIE}{self.port}")
@@ -179,7 +182,7 @@ class Door:
             self._renew_token()
             return True
 
-    def set_cookie(self) -> str:
+    def build_cookie_header(self) -> str:
         """Return the header that sets the cookie.
 
         Scripts and other websites cannot use this cookie.
@@ -191,7 +194,7 @@ class Door:
         self._tell(f"http://127.0.0.1:{self.port}/?token={self._token}")
 
 
-def _kept_key(path: Path) -> bytes:
+def _load_or_create_key(path: Path) -> bytes:
     """Return the secret key in a file. If there is no key, create and store one."""
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
     with os.fdopen(os.open(path, flags, 0o600), "r+b") as file:

@@ -15,10 +15,16 @@ from typing import TYPE_CHECKING
 import typer
 
 from cli.frame.options import File, argument, option
-from cli.frame.workspace import open_root_log, reading_of, require_checked, settings_of, tidying_up
+from cli.frame.workspace import (
+    convert_signals_to_exit,
+    open_root_log,
+    open_workflow_for_reading,
+    require_no_as_is_option,
+    settings_of,
+)
 from cli.settings import Format, Settings
 from cli.terminal.output import print_message
-from eventstore.private_files import is_server, url_without_password
+from eventstore.private_files import is_postgres_url, url_without_password
 from service.errors import InvalidOption, NoRoot
 from service.root.root import WORKFLOW, Root, find_root, read_config
 from service.root.trust import known_roots
@@ -58,7 +64,7 @@ def serve(
     With FILE, they show an archive that `wfctl export archive` wrote.
     """
     settings = settings_of(context)
-    require_checked(settings)
+    require_no_as_is_option(settings)
     if settings.format is not Format.TEXT:
         raise InvalidOption(
             "`wfctl serve` does not support JSON output, because it shows web pages. To read the "
@@ -68,17 +74,20 @@ def serve(
         raise InvalidOption(
             "the options --port and --socket cannot be combined. Choose one of these options."
         )
-    with tidying_up(), _open_chosen(settings, archive, workflows or []) as (find, what):
+    with (
+        convert_signals_to_exit(),
+        _open_served_selection(settings, archive, workflows or []) as (find, what),
+    ):
         _serve_pages(find, what, port, socket_)
 
 
 def _serve_pages(find: Finding, what: str, port: int | None, socket_: Path | None) -> None:
-    from extensions.pages.access import Door, open_socket, usual_socket
-    from extensions.pages.job_data import build_sight
-    from extensions.pages.served_workflows import Shelf
+    from extensions.pages.access import AccessControl, open_socket, usual_socket
+    from extensions.pages.job_data import build_data_readers
+    from extensions.pages.served_workflows import ServedWorkflows
     from extensions.pages.server import serve_pages as served
 
-    shelf = Shelf(find, build_sight())
+    shelf = ServedWorkflows(find, build_data_readers())
     if port is not None:
         try:
             made = socket.create_server(("127.0.0.1", port))
@@ -89,7 +98,7 @@ def _serve_pages(find: Finding, what: str, port: int | None, socket_: Path | Non
             )
             raise InvalidOption(why) from error
         with made:
-            door = Door(
+            door = AccessControl(
                 made.getsockname()[1], lambda url: print_message(f"wfctl: open {url} (works once)")
             )
             served(shelf, made, door, lambda: None)
@@ -109,11 +118,11 @@ def _serve_pages(find: Finding, what: str, port: int | None, socket_: Path | Non
 
 
 @contextmanager
-def _open_chosen(
+def _open_served_selection(
     settings: Settings, archive: Path | None, folders: list[Path]
 ) -> Iterator[tuple[Finding, str]]:
     if archive is None:
-        yield _find_served(settings, folders)
+        yield _build_workflow_finder(settings, folders)
         return
     if folders:
         raise InvalidOption(
@@ -121,12 +130,12 @@ def _open_chosen(
         )
     handover = require_extension("handover", f"the archive {archive}")
     with handover.open_archive(archive) as root:
-        shown = _of_root(replace(settings, root=None, database_url=None), root.path)
+        shown = _build_served_root(replace(settings, root=None, database_url=None), root.path)
         entry = replace(shown, where=f"archive {archive}", archive=str(archive))
         yield lambda: [entry], str(archive.resolve())
 
 
-def _find_served(settings: Settings, folders: list[Path]) -> tuple[Finding, str]:
+def _build_workflow_finder(settings: Settings, folders: list[Path]) -> tuple[Finding, str]:
     """Return a function that finds the workflows to serve, and a name for the selection.
 
     The name is the same at each start, so that the default socket path does not change.
@@ -137,18 +146,20 @@ def _find_served(settings: Settings, folders: list[Path]) -> tuple[Finding, str]
             if not folder.is_dir():
                 raise InvalidOption(f"--workflows {folder}: the folder does not exist")
         name = "\n".join(sorted(str(folder.resolve()) for folder in folders))
-        return lambda: [_of_root(plain, root) for root in _iterate_roots(folders)], name
+        return lambda: [_build_served_root(plain, root) for root in _iterate_roots(folders)], name
     url = settings.database_url
-    if url is not None and is_server(url) and settings.root is None:
-        return partial(_of_server, url), url_without_password(url)
+    if url is not None and is_postgres_url(url) and settings.root is None:
+        return partial(_list_server_workflows, url), url_without_password(url)
     try:
         root = find_root(settings.start)
     except NoRoot:
         if settings.root is not None:
             raise
-        return lambda: [_of_root(plain, one) for one in known_roots()], "all"
+        return lambda: [_build_served_root(plain, one) for one in known_roots()], "all"
     read_config(root)
-    return lambda: [_of_root(replace(settings, root=root.path), root.path)], str(root.path)
+    return lambda: [_build_served_root(replace(settings, root=root.path), root.path)], str(
+        root.path
+    )
 
 
 def _iterate_roots(folders: list[Path]) -> Iterator[Path]:
@@ -165,7 +176,7 @@ def _is_root(folder: Path) -> bool:
     return (folder / ".wfctl" / "config.toml").is_file()
 
 
-def _of_root(settings: Settings, path: Path) -> ServedRoot:
+def _build_served_root(settings: Settings, path: Path) -> ServedRoot:
     from extensions.pages.served_workflows import ServedRoot
 
     try:
@@ -175,13 +186,13 @@ def _of_root(settings: Settings, path: Path) -> ServedRoot:
 
     @contextmanager
     def opening() -> Iterator[WorkflowLog]:
-        with reading_of(replace(settings, root=path)) as workflow:
+        with open_workflow_for_reading(replace(settings, root=path)) as workflow:
             yield workflow.log
 
     return ServedRoot(name, path, opening, str(path))
 
 
-def _of_server(url: str) -> list[ServedRoot]:
+def _list_server_workflows(url: str) -> list[ServedRoot]:
     from extensions.pages.served_workflows import ServedRoot
     from service.reading.log import WorkflowLog
 

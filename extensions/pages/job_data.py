@@ -9,11 +9,11 @@ from typing import Any
 
 from cli.frame.impact import forecast_effects, format_forecast, list_consequences
 from eventstore.event import Actor
-from extensions.pages.served_workflows import Sight
+from extensions.pages.served_workflows import DataReaders
 from lifecycle.errors import Refused
-from lifecycle.rules.impact import impact_of
+from lifecycle.rules.impact import compute_approval_impact
 from lifecycle.state.workflow import Amendment, Stage, Workflow
-from projections.words.account import Seen
+from projections.words.account import FileCheckResult
 from reconciler.context import JobContext
 from reconciler.control.job_output import open_job_output
 from reconciler.dpdispatcher.late_runner import late_runner
@@ -24,7 +24,7 @@ from service.errors import ServiceError
 from service.reading.log import WorkflowLog
 from service.root.atomic_files import system_clock, utc_text
 from service.root.root import Root
-from service.writing.amendments import kept_folders
+from service.writing.amendments import find_newest_archive_numbers
 from service.writing.workflow_service import Service
 
 #: Maximum lines and characters of a job's output on a page, and maximum lines on the page for this
@@ -38,9 +38,9 @@ def _print_nothing(*_: object, **__: object) -> None:
     """Ignore a message, because a page has nobody to notify."""
 
 
-def build_sight() -> Sight:
+def build_data_readers() -> DataReaders:
     """Return the functions that read the output of jobs and the files of a workflow."""
-    return Sight(
+    return DataReaders(
         _read_tail, _read_printed, _inspect_workflow, _list_impact, _count_tasks, _list_tasks
     )
 
@@ -97,12 +97,14 @@ def _list_tasks(root: Path, state: Workflow, stage: Stage) -> list[dict[str, Any
         return []
 
 
-def _inspect_workflow(root: Path, log: WorkflowLog, state: Workflow) -> Seen:
+def _inspect_workflow(root: Path, log: WorkflowLog, state: Workflow) -> FileCheckResult:
     return find_log_differences(Root(root), log, state)
 
 
 def _list_impact(root: Path, state: Workflow, amendment: Amendment) -> list[str]:
-    impact = impact_of(state, amendment, kept_folders(root, state), utc_text(system_clock()))
+    impact = compute_approval_impact(
+        state, amendment, find_newest_archive_numbers(root, state), utc_text(system_clock())
+    )
     return [
         *list_consequences(impact),
         *format_forecast(forecast_effects(root, state, amendment, impact)),

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from extensions.pages.render import PageRequest
-from extensions.pages.served_workflows import ServedRoot, Shelf
+from extensions.pages.served_workflows import ServedRoot, ServedWorkflows
 from lifecycle.state.workflow import Stage, Workflow
 from projections.screens.next_actions import Surroundings, next_actions
-from projections.words.account import Seen
-from projections.words.result_origin import Item, count_tasks_by_state
+from projections.words.account import FileCheckResult
+from projections.words.result_origin import AttentionItem, count_tasks_by_state
 from projections.words.text import NextAction, format_duration
 from service.files.stage_obstacles import read_surroundings
 from service.reading.log import WorkflowLog
@@ -29,7 +29,7 @@ class PageLook:
     (``?at=``), or the current state.
     """
 
-    shelf: Shelf
+    shelf: ServedWorkflows
     entry: ServedRoot
     log: WorkflowLog
     request: PageRequest
@@ -81,7 +81,7 @@ class PageLook:
 
 
 def build_page_look(
-    shelf: Shelf, entry: ServedRoot, log: WorkflowLog, request: PageRequest
+    shelf: ServedWorkflows, entry: ServedRoot, log: WorkflowLog, request: PageRequest
 ) -> PageLook:
     """Return the data for a request about a workflow.
 
@@ -98,7 +98,7 @@ def format_known_duration(began: str | None, ended: str | None) -> str:
     return format_duration(began, ended) if began and ended else ""
 
 
-def seen_of(look: PageLook) -> Seen | None:
+def find_file_differences(look: PageLook) -> FileCheckResult | None:
     """Return the differences that a check of the workflow's files finds now.
 
     Returns None for a past moment, or if the files are not available.
@@ -117,7 +117,9 @@ def next_of(look: PageLook) -> list[NextAction]:
         return []
     root = look.entry.root
     around = (
-        read_surroundings(Root(root), look.now, look.log, seen_of(look)) if root else Surroundings()
+        read_surroundings(Root(root), look.now, look.log, find_file_differences(look))
+        if root
+        else Surroundings()
     )
     found = next_actions(look.now, around)
     return [
@@ -137,7 +139,7 @@ _DECIDES = {
 }
 
 
-def commands_of(entry: ServedRoot, wait: Item) -> list[str]:
+def list_decision_commands(entry: ServedRoot, wait: AttentionItem) -> list[str]:
     """Return the commands with which a person makes a pending decision.
 
     The list is empty for an archive, because commands cannot change it.

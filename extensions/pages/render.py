@@ -22,7 +22,7 @@ from eventstore.event import RecordedEvent
 from extensions.exports.markup import build_environment
 from lifecycle.state.workflow import Workflow
 from projections.drawing import svg
-from projections.files.progress_log import format_message
+from projections.files.progress_log import format_line_without_time
 from projections.files.summary import FIGURES
 from service.errors import InvalidOption, NotFound
 from service.root.paths_within_root import OutsideRoot, open_within
@@ -64,7 +64,7 @@ def describe_event(event: RecordedEvent, state: Workflow) -> str:
     stage = data.get("stage")
     if stage is not None and stage not in state.stages:
         return event.type
-    return format_message(event, state) or event.type
+    return format_line_without_time(event, state) or event.type
 
 
 #: Maximum number of characters of a requested address.

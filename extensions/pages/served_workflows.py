@@ -16,8 +16,8 @@ from urllib.parse import quote
 from eventstore.chain import START, Link
 from eventstore.event import RecordedEvent
 from lifecycle.state.workflow import Amendment, Stage, Workflow
-from projections.words.account import Seen, list_waiting_items
-from projections.words.format_results import list_answers
+from projections.words.account import FileCheckResult, list_waiting_items
+from projections.words.format_results import list_named_results
 from service.errors import NotFound
 from service.reading.log import WorkflowLog
 
@@ -27,7 +27,7 @@ Opening = Callable[[], AbstractContextManager[WorkflowLog]]
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class DataReaders:
     """Functions that read data outside the event log.
 
     - ``tail`` returns the last output lines of a stage's newest attempt.
@@ -41,7 +41,7 @@ class Sight:
 
     tail: Callable[[Path, WorkflowLog, Workflow, Stage], str]
     printed: Callable[[Path, WorkflowLog, Workflow, Stage, str, bool], str]
-    seen: Callable[[Path, WorkflowLog, Workflow], Seen]
+    seen: Callable[[Path, WorkflowLog, Workflow], FileCheckResult]
     impact: Callable[[Path, Workflow, Amendment], list[str]]
     counts: Callable[[Path, Workflow, Stage], dict[str, int] | None]
     tasks: Callable[[Path, Workflow, Stage], list[dict[str, Any]]]
@@ -103,14 +103,14 @@ class _Kept:
     link: Link = START
 
 
-class Shelf:
+class ServedWorkflows:
     """All workflows that the server shows. Several threads can use this object."""
 
-    def __init__(self, find: Callable[[], Sequence[ServedRoot]], sight: Sight) -> None:
+    def __init__(self, find: Callable[[], Sequence[ServedRoot]], sight: DataReaders) -> None:
         self._find = find
         self.sight = sight
         self._lock = Lock()
-        self._kept: OrderedDict[str, _Kept] = OrderedDict()
+        self._load_sealed_content: OrderedDict[str, _Kept] = OrderedDict()
         self._entries: dict[str, ServedRoot] = {}
         self.refresh()
 
@@ -154,10 +154,10 @@ class Shelf:
 
     def _get_place(self, key: str) -> _Kept:
         with self._lock:
-            kept = self._kept.setdefault(key, _Kept())
-            self._kept.move_to_end(key)
-            while len(self._kept) > _KEPT:
-                self._kept.popitem(last=False)
+            kept = self._load_sealed_content.setdefault(key, _Kept())
+            self._load_sealed_content.move_to_end(key)
+            while len(self._load_sealed_content) > _KEPT:
+                self._load_sealed_content.popitem(last=False)
             return kept
 
     def running(
@@ -170,7 +170,7 @@ class Shelf:
         return {one.id: self.sight.tail(entry.root, log, state, one) for one in at_work[:most]}
 
 
-def build_record(
+def build_listing_row(
     entry: ServedRoot, state: Workflow | None, note: str | None = None
 ) -> dict[str, Any]:
     """Return the row of a workflow in the list, with its open decisions and its progress."""
@@ -182,7 +182,7 @@ def build_record(
         "entry": entry,
         "state": state,
         "counts": counts,
-        "answers": [str(one) for one in list_answers(state) if one.number] if state else [],
+        "answers": [str(one) for one in list_named_results(state) if one.number] if state else [],
         "waits": told,
         "failed": failed,
         "note": note,
@@ -217,13 +217,13 @@ _AGAIN = 1.0
 _TAILS = 8
 
 
-class Pulses:
+class ChangeWatcher:
     """Watches workflows, and provides a change mark for each of them.
 
     A mark, such as ``12.3fa9``, changes with the log and with the output of running jobs.
     """
 
-    def __init__(self, shelf: Shelf) -> None:
+    def __init__(self, shelf: ServedWorkflows) -> None:
         self._shelf = shelf
         self._changed = Condition()
         self._marks: dict[str, str] = {}
@@ -258,11 +258,11 @@ class Pulses:
         return sha256("\n".join(marks).encode()).hexdigest()[:16]
 
     def _watch_workflow(self, entry: ServedRoot) -> None:
-        while not self._has_ended(entry):
+        while not self._stop_if_unwatched(entry):
             try:
                 with entry.open() as log:
                     position = 0
-                    while not self._has_ended(entry):
+                    while not self._stop_if_unwatched(entry):
                         state = self._shelf.state(entry, log)
                         tails = self._shelf.running(entry, log, state, _TAILS)
                         self._update_mark(entry, state.head, tails)
@@ -271,7 +271,7 @@ class Pulses:
                 self._update_mark(entry, -1, {"": repr(error)})
                 time.sleep(_AGAIN)
 
-    def _has_ended(self, entry: ServedRoot) -> bool:
+    def _stop_if_unwatched(self, entry: ServedRoot) -> bool:
         """Return whether nobody listens to a workflow any more. If so, stop watching it."""
         with self._changed:
             if self._listeners.get(entry.key, 0) > 0:

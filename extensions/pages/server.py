@@ -20,10 +20,10 @@ from threading import BoundedSemaphore
 from typing import Any
 
 from extensions.pages import access, render, views
-from extensions.pages.access import Door
+from extensions.pages.access import AccessControl
 from extensions.pages.page_data import build_page_look
 from extensions.pages.render import PageRequest, parse_request, read_figure
-from extensions.pages.served_workflows import Pulses, ServedRoot, Shelf
+from extensions.pages.served_workflows import ChangeWatcher, ServedRoot, ServedWorkflows
 from lifecycle.errors import NoWorkflow, UnknownAmendment, UnknownStage
 from service.errors import InvalidOption, NotFound
 from service.root.paths_within_root import OutsideRoot
@@ -79,13 +79,15 @@ class Pages(ThreadingMixIn, HTTPServer):
     allow_reuse_address = True
     request_queue_size = 64
 
-    def __init__(self, shelf: Shelf, listening: socket.socket, door: Door | None = None) -> None:
+    def __init__(
+        self, shelf: ServedWorkflows, listening: socket.socket, door: AccessControl | None = None
+    ) -> None:
         super().__init__(("", 0), Handler, bind_and_activate=False)
         self.socket.close()
         self.socket = listening
         self.server_name, self.server_port = "localhost", door.port if door else 0
         self.shelf, self.door = shelf, door
-        self.pulses = Pulses(shelf)
+        self.pulses = ChangeWatcher(shelf)
         self._room = BoundedSemaphore(_AT_ONCE)
 
     def verify_request(self, request: Any, client_address: Any) -> bool:  # noqa: ARG002
@@ -94,7 +96,7 @@ class Pages(ThreadingMixIn, HTTPServer):
             return peer_is_own(request)
         # Also check the user of a TCP connection. Otherwise, another user could block the server
         # with idle connections.
-        return access.owner_of(request) in (None, 0, os.geteuid())
+        return access.find_connection_user(request) in (None, 0, os.geteuid())
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         """Answer one connection. Wait first if too many connections are open."""
@@ -164,7 +166,7 @@ class Handler(BaseHTTPRequestHandler):
             return
         self._route_request(request)
 
-    def _is_let_in(self, door: Door, request: PageRequest) -> bool:
+    def _is_let_in(self, door: AccessControl, request: PageRequest) -> bool:
         token = request.text("token")
         if token is not None and door.opens(token):
             # Send an intermediate page that sets the cookie. The browser would not send a strict
@@ -173,10 +175,10 @@ class Handler(BaseHTTPRequestHandler):
                 200,
                 _HTML,
                 render.render_page("entrance.html.j2"),
-                {"Set-Cookie": door.set_cookie()},
+                {"Set-Cookie": door.build_cookie_header()},
             )
             return False
-        if door.lets_in(self.headers.get("Cookie")):
+        if door.has_valid_cookie(self.headers.get("Cookie")):
             return True
         self._send_error_page(
             403,
@@ -210,7 +212,9 @@ class Handler(BaseHTTPRequestHandler):
             case ("w", key, *_) if len(request.parts) > 2:
                 entry = shelf.entry(key)
                 with entry.open() as log:
-                    content = views.page_of(build_page_look(shelf, entry, log, request))
+                    content = views.render_requested_page(
+                        build_page_look(shelf, entry, log, request)
+                    )
                 self._send_content(200, _HTML, content)
             case _:
                 raise NotFound(
@@ -254,7 +258,10 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def serve_pages(
-    shelf: Shelf, listening: socket.socket, door: Door | None, ready: Callable[[], None]
+    shelf: ServedWorkflows,
+    listening: socket.socket,
+    door: AccessControl | None,
+    ready: Callable[[], None],
 ) -> None:
     """Serve the pages until the process is stopped. Call ``ready`` at the start."""
     # Let all threads share one memory pool. Otherwise, each thread would keep its own free memory.

@@ -9,35 +9,35 @@ from typing import Any
 from markupsafe import Markup
 
 from eventstore.event import RecordedEvent
-from extensions.exports.markup import show_controls
+from extensions.exports.markup import reveal_control_characters
 from extensions.pages import render
 from extensions.pages.newest_events import find_newest_events, make_value_needle
 from extensions.pages.page_data import (
     PageLook,
-    commands_of,
+    find_file_differences,
     format_known_duration,
+    list_decision_commands,
     next_of,
-    seen_of,
 )
 from extensions.pages.render import build_previews, tail_of
-from lifecycle.fold.evolve import parameters_then
+from lifecycle.fold.evolve import parameters_in_plan_version
 from lifecycle.state.workflow import Attempt, Stage, Workflow
-from lifecycle.words.metrics import metrics_of
+from lifecycle.words.metrics import parse_valid_metrics
 from projections.drawing.plots import draw_plot as plot_drawing
 from projections.drawing.plots import plot_of_attempts, plot_of_tasks
 from projections.files.comparison import (
-    ComparedSide,
-    build_rows,
+    ComparedItem,
+    build_column_headers,
+    build_comparison_rows,
+    compute_sort_order,
     get_sortable_value,
-    heads_of,
-    of_runs,
-    order_of,
+    select_run_columns,
 )
-from projections.words.account import list_items
-from projections.words.format_results import told_all
-from projections.words.text import told_used
+from projections.words.account import list_attention_items
+from projections.words.format_results import describe_all_metrics
+from projections.words.text import describe_used_resources
 from service.errors import NotFound
-from service.questions.comparison_sides import build_side, list_side_names
+from service.questions.comparison_sides import build_side, list_attempt_or_round_names
 
 #: Maximum numbers on a page: attempts, tasks in a grid, listed failures, plots, and columns of
 #: runs.
@@ -56,7 +56,11 @@ def render_stage(look: PageLook) -> bytes:
     listed = found.attempts[-_ATTEMPTS:][::-1]
     root = look.entry.root
     source = found.source
-    stands = [one for one in list_items(look.then, seen_of(look)) if one.stage == found.id]
+    stands = [
+        one
+        for one in list_attention_items(look.then, find_file_differences(look))
+        if one.stage == found.id
+    ]
     runs = look.is_now and found.open_attempt is not None
     tasks = look.tasks(found)
     tails = look.running(len(look.then.stages)) if runs else {}
@@ -66,34 +70,36 @@ def render_stage(look: PageLook) -> bytes:
         stage=found,
         attempts=listed,
         older=len(found.attempts) - len(listed),
-        judged=_find_judgements(look, found, listed),
-        ran_with={one.id: _ran_with(look.now, found, one) for one in listed},
-        numbers=told_all(found, found.metrics),
-        numbers_of=partial(told_all, found),
+        judged=_find_verdicts(look, found, listed),
+        ran_with={one.id: _find_changed_parameters(look.now, found, one) for one in listed},
+        numbers=describe_all_metrics(found, found.metrics),
+        numbers_of=partial(describe_all_metrics, found),
         took=format_known_duration,
-        used=told_used,
+        used=describe_used_resources,
         bar_of=look.counts(found),
         tasks=tasks[:_GRID],
         more_tasks=len(tasks) - _GRID,
         failed=[one for one in tasks if one["state"] in ("failed", "lost")][:_FAILED],
         plots=list(_iterate_plots(found, tasks)),
-        setters=_find_setters(look.then, found),
+        setters=_find_parameter_origins(look.then, found),
         others=[one for one in stands if not one.person],
         tail=tails.get(found.id, ""),
         results=build_previews(root, found.results),
         inputs=build_previews(root, source.inputs if source else ()),
         dependents=[one for one in look.then.stages.values() if found.id in one.depends_on],
         next=[one for one in next_of(look) if found.id in str(one).split()],
-        waits=[(one, commands_of(look.entry, one)) for one in stands if one.person],
+        waits=[(one, list_decision_commands(look.entry, one)) for one in stands if one.person],
     )
 
 
-def _ran_with(state: Workflow, stage: Stage, attempt: Attempt) -> dict[str, tuple[Any, Any]]:
+def _find_changed_parameters(
+    state: Workflow, stage: Stage, attempt: Attempt
+) -> dict[str, tuple[Any, Any]]:
     """Return the parameters of an attempt that have changed since.
 
     Each parameter has its value in the attempt and its current value.
     """
-    then, now = parameters_then(state, stage, attempt.plan), stage.parameters
+    then, now = parameters_in_plan_version(state, stage, attempt.plan), stage.parameters
     names = dict.fromkeys((*then, *now))
     return {n: (then.get(n), now.get(n)) for n in names if then.get(n) != now.get(n)}
 
@@ -101,11 +107,11 @@ def _ran_with(state: Workflow, stage: Stage, attempt: Attempt) -> dict[str, tupl
 def _iterate_plots(stage: Stage, tasks: list[dict[str, Any]]) -> Iterator[str]:
     """Yield a small plot of each number of a stage, over its tasks or its attempts."""
     done = [one for one in tasks if one["state"] == "done"]
-    for name, metric in list(metrics_of(stage.parameters).items())[:_PLOTS]:
+    for name, metric in list(parse_valid_metrics(stage.parameters).items())[:_PLOTS]:
         of_tasks = plot_of_tasks(done, name, unit=metric.unit) if done else None
         plot = of_tasks if done else plot_of_attempts(stage.attempts, name)
         if plot is not None:
-            yield Markup(show_controls(plot_drawing(plot)))
+            yield Markup(reveal_control_characters(plot_drawing(plot)))
 
 
 def render_task(look: PageLook) -> bytes:
@@ -129,17 +135,21 @@ def render_task(look: PageLook) -> bytes:
 
 def _format_usage(task: Mapping[str, Any]) -> str:
     found = {"cpu_seconds": task["cpu_seconds"], "peak_memory_bytes": task["memory"]}
-    return told_used({name: value for name, value in found.items() if value is not None})
+    return describe_used_resources(
+        {name: value for name, value in found.items() if value is not None}
+    )
 
 
 def render_comparison(look: PageLook) -> bytes:
     """Return the page that compares two versions or several runs of a workflow."""
     given = [look.request.text(name) for name in ("a", "b")]
     asked = [one for one in given if one is not None]
-    names = list_side_names(asked[0], look.then) if len(asked) == 1 else asked
-    found = build_rows([_build_side(look, name) for name in names]) if len(names) > 1 else []
-    told = of_runs(found)
-    columns = dict(zip(heads_of(told), told, strict=True))
+    names = list_attempt_or_round_names(asked[0], look.then) if len(asked) == 1 else asked
+    found = (
+        build_comparison_rows([_build_side(look, name) for name in names]) if len(names) > 1 else []
+    )
+    told = select_run_columns(found)
+    columns = dict(zip(build_column_headers(told), told, strict=True))
     sort = look.request.text("sort") or ""
     by = columns.get(sort.removeprefix("-"))
     values = list(map(get_sortable_value, by.values)) if by is not None else [None] * len(names)
@@ -147,18 +157,18 @@ def render_comparison(look: PageLook) -> bytes:
         "compare.html.j2", **look.common, a=given[0] or "", b=given[1] or "", names=names,
         rows=[row for row in found if row.kind in _ALWAYS or not row.is_same][:_DIFFERENCES],
         columns=[*columns.items()][:_COLUMNS], sort=sort, is_runs=len(asked) == 1,
-        order=order_of(values, down=sort.startswith("-")),
+        order=compute_sort_order(values, down=sort.startswith("-")),
     )  # fmt: skip
 
 
-def _build_side(look: PageLook, name: str) -> ComparedSide:
+def _build_side(look: PageLook, name: str) -> ComparedItem:
     def tasks(stage: Stage) -> list[dict[str, Any]]:
         return [one for one in look.tasks(stage) if one["state"] == "done"]
 
     return build_side(name, name, look.log, look.then, tasks)
 
 
-def render_printed(look: PageLook) -> bytes:
+def render_attempt_output(look: PageLook) -> bytes:
     """Return the page with the output of an attempt, which may still be running."""
     found = look.then.stage(look.request.parts[3])
     id_ = look.request.text("attempt") or ""
@@ -184,7 +194,7 @@ _LOOKS = 2
 _JUDGED = ("stage.completed", "stage.failed")
 
 
-def _find_judgements(
+def _find_verdicts(
     look: PageLook, stage: Stage, listed: list[Attempt]
 ) -> dict[str, dict[str, Any]]:
     """Return the checks and reasons of each listed attempt's verdict, by attempt id."""
@@ -206,7 +216,7 @@ def _find_judgements(
     return found
 
 
-def _find_setters(state: Workflow, stage: Stage) -> dict[str, str]:
+def _find_parameter_origins(state: Workflow, stage: Stage) -> dict[str, str]:
     """Return the origin of each parameter: the plan, or the last amendment changing it."""
     found = dict.fromkeys(map(str, stage.parameters), "the plan")
     for amendment in state.amendments.values():

@@ -10,8 +10,8 @@ from markupsafe import Markup
 
 from eventstore.event import RecordedEvent
 from extensions.exports.graph_svg import draw_graph as graph
-from extensions.exports.markup import format_flat, show_controls
-from extensions.exports.report import count_by_status, loops_shown
+from extensions.exports.markup import format_flat, reveal_control_characters
+from extensions.exports.report import collect_loop_tables, count_by_status
 from extensions.exports.timeline_svg import draw_timeline as timeline
 from extensions.exports.timeline_svg import state_spans
 from extensions.pages import render
@@ -23,26 +23,26 @@ from extensions.pages.newest_events import (
 )
 from extensions.pages.page_data import (
     PageLook,
-    commands_of,
+    find_file_differences,
     format_known_duration,
+    list_decision_commands,
     next_of,
-    seen_of,
 )
 from extensions.pages.render import PageRequest
-from extensions.pages.served_workflows import Shelf, build_record, contains_text
+from extensions.pages.served_workflows import ServedWorkflows, build_listing_row, contains_text
 from extensions.pages.stage_views import (
+    render_attempt_output,
     render_comparison,
-    render_printed,
     render_stage,
     render_task,
 )
-from lifecycle.state.session_budget import budget_of
+from lifecycle.state.session_budget import maximum_session_cost
 from lifecycle.state.workflow import PLAN, Stage, Workflow
 from projections.files.document_diff import find_differences
 from projections.files.state_document import build_document
 from projections.files.summary import figures_of
-from projections.words.account import list_items, list_waiting_items
-from projections.words.format_results import list_answers, told_all
+from projections.words.account import list_attention_items, list_waiting_items
+from projections.words.format_results import describe_all_metrics, list_named_results
 from projections.words.mandates import list_mandates
 from service.errors import NotFound
 from service.reading.log import Selection
@@ -56,7 +56,7 @@ _TAILS = 8
 _DRAWN = 400
 
 
-def render_listing(shelf: Shelf) -> bytes:
+def render_listing(shelf: ServedWorkflows) -> bytes:
     """Return the page that lists all workflows.
 
     Workflows with open decisions come first, then failed, running and recently changed ones.
@@ -65,12 +65,16 @@ def render_listing(shelf: Shelf) -> bytes:
     for entry in shelf.refresh():
         try:
             with entry.open() as log:
-                records.append(build_record(entry, shelf.state(entry, log)))
+                records.append(build_listing_row(entry, shelf.state(entry, log)))
         except Exception as error:  # noqa: BLE001 - one that is broken hides no other
-            records.append(build_record(entry, None, str(getattr(error, "message", error))[:300]))
+            records.append(
+                build_listing_row(entry, None, str(getattr(error, "message", error))[:300])
+            )
     records.sort(key=lambda one: one["updated"], reverse=True)
     records.sort(key=lambda one: one["urgency"])
-    return render.render_page("list.html.j2", records=records, is_live=True, commands=commands_of)
+    return render.render_page(
+        "list.html.j2", records=records, is_live=True, commands=list_decision_commands
+    )
 
 
 def render_workflow(look: PageLook) -> bytes:
@@ -79,21 +83,21 @@ def render_workflow(look: PageLook) -> bytes:
     For a past moment, the page shows the differences from the current state.
     """
     state, first = look.then, look.request.number("stages") or 0
-    seen = seen_of(look)
-    stands = list_items(state, seen)
+    seen = find_file_differences(look)
+    stands = list_attention_items(state, seen)
     every = list(state.stages.values())
     return render.render_page(
         "workflow.html.j2",
         **look.common,
         counts=count_by_status(state),
-        answers=list_answers(state, seen),
+        answers=list_named_results(state, seen),
         figures=figures_of(state),
         bars=_count_sweep_tasks(look),
-        numbers=told_all,
-        waits=[(one, commands_of(look.entry, one)) for one in stands if one.person],
+        numbers=describe_all_metrics,
+        waits=[(one, list_decision_commands(look.entry, one)) for one in stands if one.person],
         others=[one for one in stands if not one.person],
         mandates=list_mandates(state),
-        loops=loops_shown(state),
+        loops=collect_loop_tables(state),
         next=next_of(look),
         tails=look.running(_TAILS) if look.is_now else {},
         running=[stage for stage in every if stage.open_attempt is not None],
@@ -101,7 +105,7 @@ def render_workflow(look: PageLook) -> bytes:
         first=first,
         more=first + _STAGES if first + _STAGES < len(every) else None,
         stale={one.stage for one in stands if one.kind == "stale"},
-        budget=budget_of(state),
+        budget=maximum_session_cost(state),
         graph=_draw_if_small(lambda one: graph(one, _make_stage_address(look)), state),
         timeline=_draw_if_small(lambda one: timeline(state_spans(one)), state),
         took=format_known_duration,
@@ -128,7 +132,7 @@ def _count_sweep_tasks(look: PageLook) -> dict[str, dict[str, int]]:
 
 def _draw_if_small(draw: Callable[[Workflow], str], state: Workflow) -> str:
     """Return a picture as markup, or an empty string if the workflow has too many stages."""
-    return Markup(show_controls(draw(state))) if len(state.stages) <= _DRAWN else ""
+    return Markup(reveal_control_characters(draw(state))) if len(state.stages) <= _DRAWN else ""
 
 
 _FILTERS = ("type", "stage", "actor", "session", "status", "amendment", "since", "until", "grep")
@@ -201,7 +205,7 @@ def render_amendments(look: PageLook) -> bytes:
     every = list(look.then.amendments.values())[::-1]
     return render.render_page(
         "amendments.html.j2", **look.common, amendments=every, impact=pending,
-        decisions=_find_decisions(look), commands=commands_of,
+        decisions=_find_decisions(look), commands=list_decision_commands,
         waits={w.subject: w for w in list_waiting_items(look.then) if w.kind == "amendment"},
     )  # fmt: skip
 
@@ -259,14 +263,14 @@ _PAGES: dict[str, Callable[[PageLook], bytes]] = {
 }
 
 
-def page_of(look: PageLook) -> bytes:
+def render_requested_page(look: PageLook) -> bytes:
     """Return the page at a path below a workflow's address.
 
     Raises `NotFound` if there is no such page.
     """
     parts = look.request.parts[2:]
     if len(parts) in (2, 3) and parts[0] == "stage":
-        pages = {"": render_stage, "task": render_task, "log": render_printed}
+        pages = {"": render_stage, "task": render_task, "log": render_attempt_output}
         named = parts[2] if len(parts) == 3 else ""
         if named in pages:
             return pages[named](look)

@@ -162,9 +162,9 @@ class ServerConnection:
         self._read_only = read_only
         self._listening = False
         self._is_pooled = False
-        self._connection = self._opened_patiently(time.monotonic() + wait)
+        self._connection = self._open_with_retries(time.monotonic() + wait)
 
-    def _opened_patiently(self, end: float) -> Server:
+    def _open_with_retries(self, end: float) -> Server:
         """Open a connection, waiting until ``end`` for a server that starts or stops.
 
         Any other error is raised immediately.

@@ -29,9 +29,9 @@ class PostgresExtension(Extension):
 
     def open_sql_desk(self, address: str) -> Any:
         """Open the database at a URL for queries (`wfctl audit sql`)."""
-        from extensions.postgres.query_connection import PostgresDesk
+        from extensions.postgres.query_connection import PostgresQueryConnection
 
-        return PostgresDesk(address)
+        return PostgresQueryConnection(address)
 
 
 EXTENSION = PostgresExtension()

@@ -14,7 +14,7 @@ from psycopg import sql as spelling
 from psycopg.errors import error_from_result
 from psycopg.pq import ExecStatus
 
-from extensions.history.sqlite_query_connection import QueryResult, expect_reading
+from extensions.history.sqlite_query_connection import QueryResult, check_first_keyword
 from extensions.history.table_schema import VIEWS
 from extensions.postgres.connection import connect_to_server, reason_of, translate_error
 from service.errors import SqlRefused, SqlTooLong, SqlWrong
@@ -53,7 +53,7 @@ def _make_role(connection: _Connection) -> None:
         connection.execute(statement.encode())
 
 
-def _handed_over(connection: _Connection, question: str) -> tuple[str, list[str]]:
+def _build_restricted_query(connection: _Connection, question: str) -> tuple[str, list[str]]:
     """Return a statement that runs a query as the restricted role, and its columns.
 
     The query is parsed but not run. Raises `psycopg.Error` if it is not valid.
@@ -98,7 +98,7 @@ _WRONG = frozenset({"22", "42", "54"})
 _PARSING = "exec_parse_message"
 
 
-class PostgresDesk:
+class PostgresQueryConnection:
     """A connection for queries about a log on a PostgreSQL server.
 
     It has the same methods as `SqliteDesk`.
@@ -135,7 +135,7 @@ class PostgresDesk:
 
         Afterwards, the connection can no longer write.
         """
-        expect_reading(sql, _READS)
+        check_first_keyword(sql, _READS)
         if not self._guarded:
             if self._may_all:
                 _make_role(self._connection)
@@ -144,7 +144,7 @@ class PostgresDesk:
         self._cursors += 1
         name = f"answer_{self._cursors}"
         self.make(f"SET LOCAL statement_timeout = {max(1, round(seconds * 1000))}")
-        with self._in_time(seconds):
+        with self._enforce_time_limit(seconds):
             names = self._declare_cursor(name, sql, parameters)
             first = self._fetch_chunk(name)
         columns = names or [column.name for column in first.description or ()]
@@ -160,7 +160,7 @@ class PostgresDesk:
             spelt = _PARAMETER.sub(r"%(\1)s", sql.replace("%", "%%"))
             sql = psycopg.ClientCursor(self._connection).mogrify(spelt, parameters)
         if self._may_all:
-            sql, names = _handed_over(self._connection, sql)
+            sql, names = _build_restricted_query(self._connection, sql)
         # Use the binary protocol, because it refuses a second statement, such as a COMMIT.
         statement = f"DECLARE {name} NO SCROLL CURSOR FOR {sql}"
         self._connection.cursor().execute(statement.encode(), binary=True)
@@ -169,14 +169,14 @@ class PostgresDesk:
     def _iterate_rows(self, name: str, rows: list[Any], seconds: float) -> Iterator[Sequence[Any]]:
         while rows:
             yield from rows
-            with self._in_time(seconds):
+            with self._enforce_time_limit(seconds):
                 rows = self._fetch_chunk(name).fetchall()
 
     def _fetch_chunk(self, name: str) -> psycopg.Cursor[tuple[Any, ...]]:
         return self._connection.execute(f"FETCH {_CHUNK} FROM {name}")
 
     @contextmanager
-    def _in_time(self, seconds: float) -> Iterator[None]:
+    def _enforce_time_limit(self, seconds: float) -> Iterator[None]:
         """Cancel a query that takes too long while the `with` block runs.
 
         The limit of the server is not sufficient, because a query can change it.

@@ -8,7 +8,7 @@ from functools import cache
 from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from eventstore.chain import START, Link, Schema, Sealed, Stamp, seal_events
+from eventstore.chain import START, Link, Schema, Sealed, Stamp, build_chained_rows
 from eventstore.errors import (
     CommandConflict,
     EventIdReused,
@@ -17,19 +17,19 @@ from eventstore.errors import (
     StoreUnreachable,
 )
 from eventstore.event import Clock, NewEvent
-from eventstore.import_rows import build_import_statements, in_the_way
+from eventstore.import_rows import build_import_statements, build_transfer_conflict
 from eventstore.private_files import url_without_password
 from eventstore.sql import CLAIMED, EVENT, Statements
 from eventstore.store import (
-    Appended,
+    AppendResult,
     Claim,
-    Claimed,
     EventStore,
+    ExecutedCommand,
     Expected,
     ImportBatch,
-    require_own_rules,
-    require_same,
-    require_version,
+    require_expected_version,
+    require_no_foreign_rules,
+    require_same_command,
 )
 from extensions.postgres.connection import WRITE_TURN, ServerConnection, foreign_rules
 from extensions.postgres.driver import psycopg
@@ -107,14 +107,14 @@ class PendingAppend(NamedTuple):
 
         Raises `InvalidData` if an event cannot be encoded.
         """
-        return seal_events(self.events, self.after, self.marked)[0]
+        return build_chained_rows(self.events, self.after, self.marked)[0]
 
-    def sealed_by_and_by(self) -> Iterator[Sealed]:
+    def iterate_sealed_events(self) -> Iterator[Sealed]:
         """Yield the links of the hash chain one by one, computed when needed."""
         after = self.after
         for first in range(0, len(self.events), _SEALED_AT_ONCE):
             events = self.events[first : first + _SEALED_AT_ONCE]
-            part, after = seal_events(events, after, self.marked)
+            part, after = build_chained_rows(events, after, self.marked)
             yield from part
 
 
@@ -125,7 +125,7 @@ class Committed(NamedTuple):
     first: int
 
 
-def take_turn(
+def begin_locked_append(
     connection: Server, begin: Begin, sql: PostgresStatements, stream: str, claim: Claim
 ) -> tuple[Any, ...] | None:
     """Start a transaction, take the lock for writing, and read the data for an append.
@@ -140,7 +140,9 @@ def take_turn(
     return found.fetchone()
 
 
-def record_at_once(connection: Server, begin: Begin, entry: PendingAppend) -> Committed | None:
+def append_in_one_round_trip(
+    connection: Server, begin: Begin, entry: PendingAppend
+) -> Committed | None:
     """Append a few events after a known last event, in one round trip.
 
     Returns None and records nothing if the stream has another last event, or if the command or an
@@ -164,7 +166,9 @@ def _insert_events(connection: Server, entry: PendingAppend) -> tuple[list[Seale
     The server numbers the events.
     """
     sealed = entry.sealed()
-    done = connection.execute(_at_once(len(sealed)).encode(), _build_parameters(entry, sealed))
+    done = connection.execute(
+        _build_one_trip_statement(len(sealed)).encode(), _build_parameters(entry, sealed)
+    )
     connection.execute("COMMIT")
     return sealed, done
 
@@ -206,7 +210,7 @@ def _copy_events(connection: Server, sql: PostgresStatements, entry: PendingAppe
     found = connection.execute(sql.last).fetchone()
     recorded = Committed([], found[0] + 1 if found is not None else 1)
     with connection.cursor().copy(_COPY) as copy:
-        for position, link in enumerate(entry.sealed_by_and_by(), recorded.first):
+        for position, link in enumerate(entry.iterate_sealed_events(), recorded.first):
             copy.write_row((position, *link))
             recorded.sealed.append(link)
     claim, head = entry.claim, entry.after.version
@@ -219,7 +223,7 @@ def _copy_events(connection: Server, sql: PostgresStatements, entry: PendingAppe
 
 
 @cache
-def _at_once(number: int) -> str:
+def _build_one_trip_statement(number: int) -> str:
     rows = ", ".join(
         f"({n}, %(event_id_{n})s, %(type_{n})s, %(hash_{n})s, %(body_{n})s)"
         for n in range(1, number + 1)
@@ -292,7 +296,7 @@ class PostgresStore(EventStore):
 
     def append(
         self, stream: str, events: Sequence[NewEvent], *, expected: int | Expected, claim: Claim
-    ) -> Appended:
+    ) -> AppendResult:
         """Append events to a stream. See `EventStore.append`."""
         self._require_new(stream, events)
         self._require_writable()
@@ -300,13 +304,17 @@ class PostgresStore(EventStore):
         lost, done = self._server.lasting(
             lambda c: (next(tries), self._append(c, stream, events, expected, claim))
         )
-        return self._answer(done, events if lost else ()) if isinstance(done, Claimed) else done
+        return (
+            self._load_recorded_events(done, events if lost else ())
+            if isinstance(done, ExecutedCommand)
+            else done
+        )
 
     def _require_writable(self) -> None:
         if self._read_only or self._closed:
             raise StoreClosed("closed" if self._closed else "open for reading only")
         if not self._rules_are_ours:
-            require_own_rules(self._foreign_rules(), self.address)
+            require_no_foreign_rules(self._foreign_rules(), self.address)
             self._rules_are_ours = True
 
     def _append(
@@ -316,7 +324,7 @@ class PostgresStore(EventStore):
         events: Sequence[NewEvent],
         expected: int | Expected,
         claim: Claim,
-    ) -> Appended | Claimed:
+    ) -> AppendResult | ExecutedCommand:
         """Append events and return them, or return the earlier record of the same command.
 
         If this store wrote the last event of the stream, the events are appended in one round trip.
@@ -328,17 +336,20 @@ class PostgresStore(EventStore):
 
         known = self._known_head(stream, len(events), expected)
         if known is not None:
-            recorded = record_at_once(connection, self._server.begin, entry(known))
+            recorded = append_in_one_round_trip(connection, self._server.begin, entry(known))
             if recorded is not None:
                 return self._build_appended(stream, recorded, uncontested=True)
-        row = take_turn(connection, self._server.begin, self._sql, stream, claim) or (None,) * 7
+        row = (
+            begin_locked_append(connection, self._server.begin, self._sql, stream, claim)
+            or (None,) * 7
+        )
         _, version, hash_, *command = row
         if command[0] is not None:
-            first = Claimed(claim.command_id, *command)
-            require_same(claim, first, stream)
+            first = ExecutedCommand(claim.command_id, *command)
+            require_same_command(claim, first, stream)
             return first
         after = Link(version, hash_) if version else START
-        require_version(stream, expected, after.version)
+        require_expected_version(stream, expected, after.version)
         recorded = record_in_turn(connection, self._sql, entry(after))
         if recorded is None:
             raise StoreDamaged(
@@ -358,15 +369,19 @@ class PostgresStore(EventStore):
         link = known[1]
         return link if expected in (link.version, Expected.ANY, Expected.STREAM_EXISTS) else None
 
-    def _build_appended(self, stream: str, recorded: Committed, *, uncontested: bool) -> Appended:
+    def _build_appended(
+        self, stream: str, recorded: Committed, *, uncontested: bool
+    ) -> AppendResult:
         if recorded.sealed and uncontested:
             _, version, *_, hash_, _ = recorded.sealed[-1]
             self._head = (stream, Link(version, hash_))
         numbered = enumerate(recorded.sealed, recorded.first)
         decode = self._schema.decode
-        return Appended((decode(n, hash_, text) for n, (*_, hash_, text) in numbered), False)
+        return AppendResult((decode(n, hash_, text) for n, (*_, hash_, text) in numbered), False)
 
-    def _answer(self, known: Claimed, lost: Sequence[NewEvent] = ()) -> Appended:
+    def _load_recorded_events(
+        self, known: ExecutedCommand, lost: Sequence[NewEvent] = ()
+    ) -> AppendResult:
         """Return the recorded events of a command.
 
         They are marked as a repetition, unless they are the events in ``lost``: this call recorded
@@ -375,7 +390,7 @@ class PostgresStore(EventStore):
         found = self.read(known.stream, after=known.first_version - 1, upto=known.last_version)
         events = tuple(found)
         ours = bool(events) and [e.event_id for e in events] == [e.event_id for e in lost]
-        return Appended(events, not ours)
+        return AppendResult(events, not ours)
 
     def _fetch(self, statement: str, parameters: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
         if self._closed:
@@ -417,7 +432,7 @@ class PostgresStore(EventStore):
                 connection.execute(NOTIFY)
                 connection.execute("COMMIT")
         except psycopg.errors.UniqueViolation as error:
-            raise in_the_way(cargo, error) from error
+            raise build_transfer_conflict(cargo, error) from error
 
     def _foreign_rules(self) -> Iterator[str]:
         return foreign_rules(self._fetch)

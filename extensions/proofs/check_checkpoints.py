@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cli.frame.workspace import Reading
+from cli.frame.workspace import OpenedWorkflow
 
 if TYPE_CHECKING:
     from extensions.proofs.checkpoint import KeptNote, SignedCheckpoint
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from service.reading.stream_log import StreamLog
 
 
-def signed_now(workflow: Reading, log: StreamLog[Any], upto: int | None = None) -> SignedCheckpoint:
+def signed_now(
+    workflow: OpenedWorkflow, log: StreamLog[Any], upto: int | None = None
+) -> SignedCheckpoint:
     """Return a new signed checkpoint of the current log.
 
     Raises `CheckpointDenied` if the log contradicts an earlier signature, and `UnsoundLog` if the
@@ -36,7 +38,7 @@ def signed_now(workflow: Reading, log: StreamLog[Any], upto: int | None = None) 
 
 
 def judge_checkpoints(
-    workflow: Reading,
+    workflow: OpenedWorkflow,
     machines: Iterable[str] = (),
     files: Sequence[Path] = (),
     witnesses: Sequence[str] = (),
@@ -47,16 +49,16 @@ def judge_checkpoints(
     Raises `NotWitnessed` if a witness cannot be reached.
     """
     from extensions.proofs.checkpoint import is_of_stream
-    from extensions.proofs.compare_checkpoints import JudgedNotes, judge_notes
-    from extensions.proofs.witness import keys_named
+    from extensions.proofs.compare_checkpoints import JudgedNotes, compare_notes_with_log
+    from extensions.proofs.witness import read_public_keys
     from service.root.root import MACHINE
 
     streams = [workflow.log.stream] if workflow.config.workflow is not None else []
-    known, total = keys_named(keys), JudgedNotes(0, (), ())
+    known, total = read_public_keys(keys), JudgedNotes(0, (), ())
     streams += [f"{MACHINE}{id_}" for id_ in machines]
     for stream in streams:
         found = list(_iterate_kept_notes(workflow, stream, files, witnesses))
-        one = judge_notes(workflow.log.store, stream, found, known)
+        one = compare_notes_with_log(workflow.log.store, stream, found, known)
         others = [
             f"{place}: a checkpoint of another log, {origin}"
             for place, origin in one.others
@@ -70,16 +72,16 @@ def judge_checkpoints(
 
 
 def _iterate_kept_notes(
-    workflow: Reading, stream: str, files: Sequence[Path], witnesses: Sequence[str]
+    workflow: OpenedWorkflow, stream: str, files: Sequence[Path], witnesses: Sequence[str]
 ) -> Iterator[KeptNote]:
     """Yield the checkpoints in the given files and the folder, and of the witnesses."""
     from extensions.proofs.checkpoint import KeptNote, first_hash, origin_of
-    from extensions.proofs.compare_checkpoints import found_in
+    from extensions.proofs.compare_checkpoints import iterate_folder_checkpoints
     from extensions.proofs.witness import last_seen
 
     for path in files:
         yield KeptNote(str(path), path.read_bytes())
     origin = origin_of(stream, first_hash(workflow.log.store, stream) or "")
-    yield from found_in(workflow.root, origin)
+    yield from iterate_folder_checkpoints(workflow.root, origin)
     for url in witnesses:
         yield last_seen(url, origin)

@@ -12,7 +12,14 @@ from eventstore.merkle_tree import is_included, leaf_hash
 from extensions.proofs import signed_note as notes
 from extensions.proofs.checkpoint import is_of_stream, read_checkpoint
 from extensions.proofs.errors import ProofRejected
-from extensions.proofs.proof import ADOPTED, APPROVED, RESULTS, Proof, is_followed, number_at
+from extensions.proofs.proof import (
+    ADOPTED,
+    APPROVED,
+    RESULTS,
+    Proof,
+    find_claimed_number,
+    is_read_from_file,
+)
 from extensions.proofs.signed_note import VerifierKey
 from lifecycle.fold.evolve import BY_MANDATE
 from lifecycle.words.document import value_at
@@ -37,11 +44,11 @@ def check_proof(
             "not valid",
             version=version,
         )
-    event, texts = _leaf_event(proof, checkpoint.origin), _Texts(proof.texts)
-    found = _describe_event(event, texts)
-    claim = _file_claimed(event, proof.claim)
+    event, texts = _read_proven_event(proof, checkpoint.origin), _Texts(proof.texts)
+    found = _collect_proven_facts(event, texts)
+    claim = _find_claimed_file(event, proof.claim)
     if claim is not None:
-        found |= _of_file(proof, event, claim, texts, file)
+        found |= _verify_claimed_value(proof, event, claim, texts, file)
     elif file is not None:
         raise ProofRejected(
             "the option --of cannot be used with this proof, because the proof does not name a file"
@@ -81,7 +88,7 @@ def _require_signers(
     return logs, witnesses
 
 
-def _leaf_event(proof: Proof, origin: str) -> dict[str, Any]:
+def _read_proven_event(proof: Proof, origin: str) -> dict[str, Any]:
     """Return the proven event.
 
     Raises `ProofRejected` if the event is invalid or at another position in the log.
@@ -104,7 +111,7 @@ def _leaf_event(proof: Proof, origin: str) -> dict[str, Any]:
     return dict(event)
 
 
-def _of_file(
+def _verify_claimed_value(
     proof: Proof, leaf: Mapping[str, Any], claim: dict[str, Any], texts: _Texts, file: Path | None
 ) -> dict[str, Any]:
     """Return the claimed value, with its error and unit if the event records them.
@@ -126,7 +133,7 @@ def _of_file(
         found["file"] = str(file)
     if proof.claim.keys() == {"output"}:
         return found
-    number = number_at(leaf, proof.claim)
+    number = find_claimed_number(leaf, proof.claim)
     is_here = file is not None or number is not None
     why = None if is_here else f"{claim['path']}; `--of FILE` reads its value"
     content = texts.take(claim["sha256"], why)
@@ -134,7 +141,7 @@ def _of_file(
         content = file.read_bytes()
     if number is not None:
         found |= {name: number.get(name) for name in ("value", "error", "unit")}
-    if content is not None and (number is None or is_followed(proof.claim)):
+    if content is not None and (number is None or is_read_from_file(proof.claim)):
         found["value"] = _value_of(content, proof.claim)
     return found
 
@@ -180,7 +187,7 @@ class _Texts:
             )
 
 
-def _describe_event(leaf: Mapping[str, Any], texts: _Texts) -> dict[str, Any]:
+def _collect_proven_facts(leaf: Mapping[str, Any], texts: _Texts) -> dict[str, Any]:
     """Return the facts that an event proves together with the texts to which it refers.
 
     Raises `ProofRejected` if the event does not have a form that wfctl records.
@@ -260,7 +267,7 @@ def _verify_consent(event: Mapping[str, Any], texts: _Texts) -> dict[str, Any]:
     return {**said, "key": key}
 
 
-def _file_claimed(leaf: Mapping[str, Any], claim: Mapping[str, str]) -> dict[str, Any] | None:
+def _find_claimed_file(leaf: Mapping[str, Any], claim: Mapping[str, str]) -> dict[str, Any] | None:
     """Return the path, if known, and the SHA-256 of the file that a claim names.
 
     Raises `ProofRejected` if the event does not record this file.
@@ -270,7 +277,9 @@ def _file_claimed(leaf: Mapping[str, Any], claim: Mapping[str, str]) -> dict[str
         record = (data.get("rests_on") or {}).get("tasks")
         if record is not None:
             return {"path": "the record of the tasks", "sha256": record}
-    elif "output" in claim and ("metric" not in claim or number_at(leaf, claim) is not None):
+    elif "output" in claim and (
+        "metric" not in claim or find_claimed_number(leaf, claim) is not None
+    ):
         for one in data.get("outputs") or []:
             if one["path"] == claim["output"]:
                 return dict(one)

@@ -132,7 +132,7 @@ def keep_checkpoint(root: Root, checkpoint: Checkpoint, note: Note) -> tuple[Pat
     return path, note
 
 
-def kept_files(root: Root) -> Iterator[KeptNote]:
+def iterate_note_files(root: Root) -> Iterator[KeptNote]:
     """Yield the signed notes in the folder for checkpoints."""
     for path in sorted(root.below(_FOLDER).glob("*.checkpoint")):
         yield KeptNote(str(path.relative_to(root.path)), _read_content(path))
@@ -152,7 +152,7 @@ def tag_checkpoint(root: Root, checkpoint: Checkpoint, note: Note) -> str:
     Raises `NotFound` if git or a repository is missing.
     """
     name = f"{_TAGS}/{_file_stem(checkpoint)}"
-    if name not in {one.place.removeprefix("tag ") for one in kept_tags(root)}:
+    if name not in {one.place.removeprefix("tag ") for one in iterate_checkpoint_tags(root)}:
         done = run_git(
             root.path, "tag", "-a", "--cleanup=verbatim", "-F", "-", name, text=str(note)
         )
@@ -169,7 +169,7 @@ def tag_checkpoint(root: Root, checkpoint: Checkpoint, note: Note) -> str:
     return name
 
 
-def kept_tags(root: Root) -> Iterator[KeptNote]:
+def iterate_checkpoint_tags(root: Root) -> Iterator[KeptNote]:
     """Yield the checkpoints that are stored as Git tags.
 
     Without a Git repository, the result is empty.
@@ -218,12 +218,12 @@ class Signer(NamedTuple):
         return made._replace(signature=time.to_bytes(notes.TIME_BYTES, "big") + made.signature)
 
 
-def log_signer(origin: str) -> Signer:
+def load_or_create_log_signer(origin: str) -> Signer:
     """Return this user's private key for a log, creating the key if needed."""
     return Signer(_load_private_key(get_or_create_secret(_key_path(notes.LOG))), origin, notes.LOG)
 
 
-def known_log_key(origin: str) -> VerifierKey | None:
+def find_log_key(origin: str) -> VerifierKey | None:
     """Return this user's public key for a log, or None if the user has no key."""
     secret = read_secret(_key_path(notes.LOG))
     return (
@@ -231,7 +231,7 @@ def known_log_key(origin: str) -> VerifierKey | None:
     )
 
 
-def witness_signer() -> Signer:
+def load_or_create_witness_signer() -> Signer:
     """Return this user's private key as a witness, creating the key if needed.
 
     The name of the witness is derived from the key, so that no two witnesses have the same name.
@@ -292,7 +292,7 @@ def sign_checkpoint(
     path = _memory_path(origin)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with hold_lock(path.with_suffix(".lock")):
-        tree, link = _grown_on(store, stream, _load_memory(path))
+        tree, link = _extend_checked_tree(store, stream, _load_last_tree(path))
         signed = _sign_tree(origin, tree)
         peaks = [b64encode(peak).decode() for peak in tree.peaks]
         kept = {"size": tree.size, "hash": link.hash, "peaks": peaks, "note": str(signed.note)}
@@ -305,7 +305,10 @@ def sign_checkpoint(
 
 
 def _sign_tree(origin: str, tree: Frontier) -> SignedCheckpoint:
-    checkpoint, signer = Checkpoint(origin, tree.size, tree.root()), log_signer(origin)
+    checkpoint, signer = (
+        Checkpoint(origin, tree.size, tree.root()),
+        load_or_create_log_signer(origin),
+    )
     note = Note(str(checkpoint), (signer.signed(str(checkpoint)),))
     return SignedCheckpoint(checkpoint, note, signer.public)
 
@@ -318,7 +321,7 @@ def last_signed(origin: str) -> bytes | None:
         return None
 
 
-def _grown_on(store: EventStore, stream: str, before: _Grown) -> _Grown:
+def _extend_checked_tree(store: EventStore, stream: str, before: _Grown) -> _Grown:
     head, (_, link) = store.head(stream), before
     end = head.version if head is not None else 0
     if end < link.version:
@@ -356,7 +359,7 @@ def _memory_path(origin: str) -> Path:
     return state_folder() / "checkpoints" / f"{name}.json"
 
 
-def _load_memory(path: Path) -> _Grown:
+def _load_last_tree(path: Path) -> _Grown:
     """Return the hash tree of the last signature, or an empty tree if nothing was signed.
 
     Raises `CheckpointDenied` if the stored tree cannot be read. Otherwise, this user could sign a

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.frame.consent import asked_at_terminal
+from cli.frame.consent import ask_at_terminal
 from cli.frame.options import File, Text, Texts, argument, option
-from cli.frame.workspace import Reading, open_for_reading, settings_of
+from cli.frame.workspace import OpenedWorkflow, open_for_reading, settings_of
 from cli.frame.write_command import write_new
 from cli.settings import actor_of
 from cli.terminal.output import Output, print_message
@@ -25,7 +25,7 @@ from lifecycle.errors import NeedsConsent
 from service.consent.approvals import Approvals
 from service.consent.proof import Policy
 from service.errors import InvalidOption
-from service.reading.trust_marks import SALVAGED, TrustMark, accept_log, find_marks
+from service.reading.trust_marks import SALVAGED, TamperEvidence, accept_log, find_tamper_evidence
 
 if TYPE_CHECKING:
     from extensions.proofs.witness import Witness, WitnessedLog
@@ -117,7 +117,7 @@ def prove(
 def _check_proof(context: typer.Context, path: Path, of: Path | None, named: list[str]) -> None:
     from extensions.proofs.check_proof import check_proof
     from extensions.proofs.proof import read_proof
-    from extensions.proofs.witness import keys_named
+    from extensions.proofs.witness import read_public_keys
 
     proof = read_proof(path.read_bytes())
     if not named:
@@ -126,7 +126,7 @@ def _check_proof(context: typer.Context, path: Path, of: Path | None, named: lis
             "KEY. The signer of the log prints the key with `wfctl checkpoint --public-key`. Get "
             "the key from the signer, not together with the proof."
         )
-    shown = check_proof(proof, keys_named(named), of)
+    shown = check_proof(proof, read_public_keys(named), of)
     from projections.words.text import spell_unseen
 
     Output(settings_of(context)).result(
@@ -180,10 +180,10 @@ def watch(
 
     The witness trusts the first checkpoint (signed state) of each log.
     """
-    from extensions.proofs.witness import keys_named
+    from extensions.proofs.witness import read_public_keys
 
     witness = _open_witness()
-    found = [_describe_log(witness.watch(key)) for key in keys_named(keys)]
+    found = [_describe_log(witness.watch(key)) for key in read_public_keys(keys)]
     lines = [f"{one['origin']}: watched" for one in found]
     Output(settings_of(context)).result(found, lambda: "\n".join(lines))
 
@@ -238,10 +238,10 @@ def show(context: typer.Context) -> None:
 
     For each log, print the size that the witness signed last.
     """
-    from extensions.proofs.checkpoint import witness_signer
+    from extensions.proofs.checkpoint import load_or_create_witness_signer
 
     key, seen = (
-        str(witness_signer().public),
+        str(load_or_create_witness_signer().public),
         [_describe_log(one) for one in _open_witness().all_seen()],
     )
     lines = [key, *(f"{one['origin']}: {one['size'] or 'nothing seen yet'}" for one in seen)]
@@ -292,7 +292,7 @@ def pin(
         workflow.output.result(found, lambda: text or "no logs here")
 
 
-def _describe_pin(workflow: Reading, approvals: Approvals) -> dict[str, Any]:
+def _describe_pin(workflow: OpenedWorkflow, approvals: Approvals) -> dict[str, Any]:
     pinned = "pinned" if approvals.is_pinned() else "not pinned by this user account"
     marks = [str(one.to_item()) for one in _list_marks(workflow, approvals)]
     return {
@@ -303,13 +303,13 @@ def _describe_pin(workflow: Reading, approvals: Approvals) -> dict[str, Any]:
     }
 
 
-def _list_marks(workflow: Reading, approvals: Approvals) -> list[TrustMark]:
-    marks = find_marks(workflow.root, approvals.store, approvals.stream)
+def _list_marks(workflow: OpenedWorkflow, approvals: Approvals) -> list[TamperEvidence]:
+    marks = find_tamper_evidence(workflow.root, approvals.store, approvals.stream)
     return [one for one in marks if one.kind != SALVAGED]
 
 
 def _repin_logs(
-    context: typer.Context, workflow: Reading, logs: list[tuple[Approvals, Policy]]
+    context: typer.Context, workflow: OpenedWorkflow, logs: list[tuple[Approvals, Policy]]
 ) -> None:
     changed = [
         (a, state)
@@ -326,7 +326,7 @@ def _repin_logs(
     ]
     lines.append("wfctl will accept these logs and their approvals from now on.")
     actor, text = actor_of(settings_of(context)), "\n".join(lines)
-    if not asked_at_terminal(actor, "the pin of this root", text, "wfctl pin --replace"):
+    if not ask_at_terminal(actor, "the pin of this root", text, "wfctl pin --replace"):
         raise NeedsConsent("the pins were not changed, because you answered n.")
     for approvals, state in changed:
         approvals.repin(state)
@@ -382,7 +382,7 @@ def checkpoint(
             "machine of the witness"
         )
     from extensions.proofs.checkpoint import keep_checkpoint, tag_checkpoint
-    from extensions.proofs.witness import keys_named, request_cosignature
+    from extensions.proofs.witness import read_public_keys, request_cosignature
 
     with open_for_reading(context) as workflow:
         log = workflow.log if machine is None else workflow.machine(machine)
@@ -394,7 +394,7 @@ def checkpoint(
             return
         made, note = signed.checkpoint, signed.note
         if witness is not None and witness_key is not None:
-            key = keys_named([witness_key])[0]
+            key = read_public_keys([witness_key])[0]
             note = request_cosignature(log.store, log.stream, made, note, url=witness, key=key)
         path, cosigned = keep_checkpoint(workflow.root, made, note)
         data: dict[str, Any] = {

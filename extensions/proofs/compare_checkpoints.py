@@ -41,13 +41,13 @@ class JudgedNotes(NamedTuple):
     others: tuple[tuple[str, str], ...] = ()
 
 
-def found_in(root: Root, origin: str) -> Iterator[KeptNote]:
+def iterate_folder_checkpoints(root: Root, origin: str) -> Iterator[KeptNote]:
     """Yield all checkpoints in the folder, and the last one that this user signed.
 
     The folder may contain checkpoints in files and in Git tags.
     """
-    yield from checkpoints.kept_files(root)
-    yield from checkpoints.kept_tags(root)
+    yield from checkpoints.iterate_note_files(root)
+    yield from checkpoints.iterate_checkpoint_tags(root)
     last = checkpoints.last_signed(origin)
     if last is not None:
         yield KeptNote("the last checkpoint signed by this user account", last)
@@ -58,7 +58,7 @@ def require_same_log(root: Root, stream: str, origin: str) -> None:
 
     Another log of the same stream has the same stream name but a different first event.
     """
-    for one in _sorted_out(stream, checkpoints.kept_files(root), ())[0]:
+    for one in _classify_notes(stream, checkpoints.iterate_note_files(root), ())[0]:
         if one.doubt is None and one.checkpoint.origin != origin:
             raise CheckpointDenied(
                 f"the file {one.place} contains a checkpoint of the log {one.checkpoint.origin}, "
@@ -69,7 +69,7 @@ def require_same_log(root: Root, stream: str, origin: str) -> None:
             )
 
 
-def judge_notes(
+def compare_notes_with_log(
     store: EventStore, stream: str, found: Iterable[KeptNote], keys: Sequence[VerifierKey] = ()
 ) -> JudgedNotes:
     """Compare the checkpoints of a stream with its events, and return the result.
@@ -78,7 +78,7 @@ def judge_notes(
     the log is reported regardless of the signature, because the removal of a key must not hide
     damage. Checkpoints of other logs are only listed.
     """
-    kept, others, passed = _sorted_out(stream, found, keys)
+    kept, others, passed = _classify_notes(stream, found, keys)
     first = checkpoints.first_hash(store, stream)
     origin = checkpoints.origin_of(stream, first) if first is not None else None
     roots = _compute_roots(store, stream, {one.checkpoint.size for one in kept})
@@ -91,13 +91,13 @@ def judge_notes(
         elif is_same and agrees:
             agree += 1
         else:
-            another = None if is_same else _of_another(stream, one, first)
+            another = None if is_same else _build_other_log_finding(stream, one, first)
             findings.append(another or _build_denial(store, stream, one, kept, roots))
             break
     return JudgedNotes(agree, tuple(findings), tuple(passed), tuple(others))
 
 
-def _sorted_out(
+def _classify_notes(
     stream: str, every: Iterable[KeptNote], keys: Sequence[VerifierKey]
 ) -> tuple[list[_Found], list[tuple[str, str]], list[str]]:
     """Return checkpoints of the stream, checkpoints of other streams, and invalid notes."""
@@ -112,7 +112,7 @@ def _sorted_out(
         if not is_of_stream(checkpoint.origin, stream):
             others.append((one.place, checkpoint.origin))
             continue
-        own, doubt = checkpoints.known_log_key(checkpoint.origin), None
+        own, doubt = checkpoints.find_log_key(checkpoint.origin), None
         try:
             notes.verify_note(note, [*keys, *([own] if own is not None else [])])
         except UnverifiedNote as error:
@@ -130,7 +130,7 @@ def _compute_roots(store: EventStore, stream: str, sizes: set[int]) -> dict[int,
     return roots
 
 
-def _of_another(stream: str, one: _Found, first: str | None) -> Finding:
+def _build_other_log_finding(stream: str, one: _Found, first: str | None) -> Finding:
     text = (
         f"{one.place} is a checkpoint of the log {one.checkpoint.origin}, but the first event "
         f"here is another one ({first or 'none'}): the history was rewritten from its first "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from cli.frame.workspace import Reading
+from cli.frame.workspace import OpenedWorkflow
 from wfctl_eventstore.extension import CheckedCheckpoints, Extension
 
 
@@ -33,7 +33,7 @@ class ProofsExtension(Extension):
 
     def check_checkpoints(
         self,
-        workflow: Reading,
+        workflow: OpenedWorkflow,
         machines: Iterable[str] = (),
         files: Sequence[Path] = (),
         witnesses: Sequence[str] = (),

@@ -12,14 +12,14 @@ from hashlib import sha256
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from eventstore.merkle_tree import find_nodes, inclusion_ranges
+from eventstore.merkle_tree import compute_node_hashes, inclusion_ranges
 from extensions.proofs.checkpoint import Checkpoint, iterate_leaves, text_at
 from extensions.proofs.errors import CheckpointDenied, UnreadableNote
 from extensions.proofs.signed_note import Note, decode_base64, read_note
-from lifecycle.rules.grounds import definition_text
+from lifecycle.rules.grounds import canonical_definition_json
 from lifecycle.state.workflow import PLAN
 from lifecycle.words.document import is_pointer, value_at
-from lifecycle.words.rounds import folder_of
+from lifecycle.words.rounds import stage_folder_of_round
 from service.errors import InvalidOption, NotFound
 from service.reading.log import WorkflowLog
 from service.reading.rounds import find_round
@@ -61,7 +61,7 @@ def build_proof(
     Raises `NotFound` if the log does not record the fact, and `CheckpointDenied` if the checkpoint
     belongs to another log.
     """
-    grounds = _grounds_of(log, what, checkpoint.size)
+    grounds = _collect_grounds(log, what, checkpoint.size)
     path = _find_inclusion_path(log, grounds.version, checkpoint)
     leaf = text_at(log.store, log.stream, grounds.version)
     proof = Proof(grounds.version - 1, path, leaf, note, claim=grounds.claim)
@@ -92,7 +92,7 @@ def _find_inclusion_path(
             size=size,
         )
     path = inclusion_ranges(version - 1, size)
-    found = find_nodes(iterate_leaves(log.store, log.stream, size), {whole, *path})
+    found = compute_node_hashes(iterate_leaves(log.store, log.stream, size), {whole, *path})
     if found.get(whole) != checkpoint.root:
         raise CheckpointDenied(
             f"the first {size} events of the log differ from the events that were signed. Run "
@@ -153,7 +153,7 @@ class _Seen:
             stage = event.data["stage"]
             before = self.results.get(stage, []) if event.type == ADOPTED else []
             known = state.stage(stage)
-            found = _Result(event, definition_text(known), known.source)
+            found = _Result(event, canonical_definition_json(known), known.source)
             self.results[stage] = [found, *before]
         elif event.type in ("attempt.started", APPROVED):
             self.versions[event.hash] = event.version
@@ -164,7 +164,7 @@ class _Seen:
             self.rounds.setdefault(ended, dict(self.results))
 
 
-def _grounds_of(log: WorkflowLog, what: str, upto: int) -> _Grounds:
+def _collect_grounds(log: WorkflowLog, what: str, upto: int) -> _Grounds:
     """Return the event, the claim and the texts that prove ``what``.
 
     Only the first ``upto`` events are considered. Raises `NotFound` if they do not record it.
@@ -179,15 +179,15 @@ def _grounds_of(log: WorkflowLog, what: str, upto: int) -> _Grounds:
     if state is None:
         raise NotFound("the log contains no workflow, so wfctl cannot prove a result")
     if what not in seen.proposals and (what != PLAN or state.plan is None):
-        return _of_result(log, seen, state, what)
+        return _collect_result_grounds(log, seen, state, what)
     approved = seen.versions.get(state.amendments[what].approval)
     if approved is None:
         return _Grounds(1 if what == PLAN else seen.proposals[what], {}, ())
     return _Grounds(approved, {}, (_rebuild_statement(log, approved),))
 
 
-def _of_result(log: WorkflowLog, seen: _Seen, state: Workflow, what: str) -> _Grounds:
-    results, part, number = _in_round(seen, state, what)
+def _collect_result_grounds(log: WorkflowLog, seen: _Seen, state: Workflow, what: str) -> _Grounds:
+    results, part, number = _resolve_round_results(seen, state, what)
     result, claim = _find_result(log, results, part)
     status = state.stage(result.stage).status
     if status != "completed" and not number:
@@ -197,12 +197,12 @@ def _of_result(log: WorkflowLog, seen: _Seen, state: Workflow, what: str) -> _Gr
             stage=result.stage,
             status=status,
         )
-    _check_pointer(log, result, claim, what)
+    _require_claimed_value(log, result, claim, what)
     texts = tuple(_iterate_texts(log, seen, result, claim)) if result.rests_on else ()
     return _Grounds(result.event.version, claim, texts)
 
 
-def _in_round(seen: _Seen, state: Workflow, what: str) -> tuple[_Results, str, int]:
+def _resolve_round_results(seen: _Seen, state: Workflow, what: str) -> tuple[_Results, str, int]:
     """Return the results to search, the name of the wanted part, and the round number.
 
     The number is 0 if ``what`` does not name a round.
@@ -238,7 +238,7 @@ def _iterate_texts(
     rests_on = result.rests_on
     content = [*_iterate_content(log, result, claim)]
     leaf = {"type": result.event.type, "data": result.event.data}
-    is_recorded = number_at(leaf, claim) is not None  # then the file is not needed
+    is_recorded = find_claimed_number(leaf, claim) is not None  # then the file is not needed
     yield from () if is_recorded else content
     yield result.definition
     if rests_on.get("attempt") in seen.versions:
@@ -248,10 +248,10 @@ def _iterate_texts(
         yield text_at(log.store, log.stream, version)
     for version in reversed(agreed):
         yield _rebuild_statement(log, version)
-    yield from content if is_recorded and is_followed(claim) else ()
+    yield from content if is_recorded and is_read_from_file(claim) else ()
 
 
-def is_followed(claim: Mapping[str, str]) -> bool:
+def is_read_from_file(claim: Mapping[str, str]) -> bool:
     """Return whether a claim leads to a value in a JSON file or in the record of tasks.
 
     For any other file, such as a table, the event itself records the number.
@@ -259,7 +259,7 @@ def is_followed(claim: Mapping[str, str]) -> bool:
     return "pointer" not in claim or claim["output"].endswith(".json")
 
 
-def number_at(leaf: Mapping[str, Any], claim: Mapping[str, str]) -> dict[str, Any] | None:
+def find_claimed_number(leaf: Mapping[str, Any], claim: Mapping[str, str]) -> dict[str, Any] | None:
     """Return the number that an event records for a claim, or None.
 
     If several metrics have the same place, they must have the same value, error and unit.
@@ -280,12 +280,14 @@ def _claims_of(metric: Mapping[str, Any]) -> list[dict[str, str]]:
     return [place, {**place, "metric": metric["name"]}]
 
 
-def _check_pointer(log: WorkflowLog, result: _Result, claim: dict[str, str], what: str) -> None:
+def _require_claimed_value(
+    log: WorkflowLog, result: _Result, claim: dict[str, str], what: str
+) -> None:
     """Raise `NotFound` if the claimed value does not exist in the local file.
 
     A number that the event itself records needs no check.
     """
-    is_recorded = number_at({"type": result.event.type, "data": result.event.data}, claim)
+    is_recorded = find_claimed_number({"type": result.event.type, "data": result.event.data}, claim)
     if "pointer" not in claim or is_recorded is not None:
         return
     for content in _iterate_content(log, result, claim, _MOST_READ):
@@ -310,7 +312,9 @@ def _iterate_content(
     elif "metric" in claim:
         named = result.record
     if named is not None:
-        kept = folder_of(result.stage, result.source.round if result.source is not None else 0)
+        kept = stage_folder_of_round(
+            result.stage, result.source.round if result.source is not None else 0
+        )
         moved = f"{kept}/{named['path'].removeprefix(f'{result.stage}/')}"
         yield from _find_unchanged_content(log, named["sha256"], limit, named["path"], moved)
 
@@ -485,7 +489,7 @@ class Proof:
     claim: dict[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        head = _head_of([len(one) for one in (self.leaf, *self.texts)], self.claim)
+        head = _build_proof_header([len(one) for one in (self.leaf, *self.texts)], self.claim)
         content = b"".join((head, b"\n", self.leaf, *self.texts))
         packing = zlib.compressobj(9, zdict=WORDS)
         extra = b64encode(packing.compress(content) + packing.flush()).decode()
@@ -552,7 +556,10 @@ def _unpack_extra(packed: bytes) -> tuple[dict[str, str], list[bytes]]:
     try:
         said = json.loads(line.decode("utf-8", "surrogateescape"))
         lengths, claim = said["lengths"], said.get("claim", {})
-        is_ours = _is_sound(lengths, claim, len(texts)) and _head_of(lengths, claim) == line
+        is_ours = (
+            _is_header_valid(lengths, claim, len(texts))
+            and _build_proof_header(lengths, claim) == line
+        )
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise UnreadableNote(
             f"the first line of the extra data of the proof is not valid JSON: {error}"
@@ -566,14 +573,14 @@ def _unpack_extra(packed: bytes) -> tuple[dict[str, str], list[bytes]]:
     return claim, [texts[begin:end] for begin, end in pairwise(ends)]
 
 
-def _head_of(lengths: list[int], claim: dict[str, str]) -> bytes:
+def _build_proof_header(lengths: list[int], claim: dict[str, str]) -> bytes:
     """Return the JSON line before the texts of a proof. Only this exact form is valid."""
     head = {"wfctl-proof": FORM, "lengths": lengths} | ({"claim": claim} if claim else {})
     text = json.dumps(head, ensure_ascii=False, separators=(",", ":"))
     return text.encode("utf-8", "surrogateescape")
 
 
-def _is_sound(lengths: Any, claim: Any, size: int) -> bool:
+def _is_header_valid(lengths: Any, claim: Any, size: int) -> bool:
     """Return whether the lengths of the texts sum up to ``size`` and the claim is valid."""
     if not isinstance(lengths, list) or not lengths or not isinstance(claim, dict):
         return False

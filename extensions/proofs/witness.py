@@ -15,15 +15,15 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from eventstore.merkle_tree import EMPTY, consistency_ranges, find_nodes, is_consistent
+from eventstore.merkle_tree import EMPTY, compute_node_hashes, consistency_ranges, is_consistent
 from eventstore.store import EventStore
 from extensions.proofs import signed_note as notes
 from extensions.proofs.checkpoint import (
     Checkpoint,
     KeptNote,
     iterate_leaves,
+    load_or_create_witness_signer,
     read_checkpoint,
-    witness_signer,
 )
 from extensions.proofs.errors import NotWitnessed, UnreadableNote, UnverifiedNote
 from extensions.proofs.signed_note import Note, VerifierKey, read_note
@@ -133,10 +133,10 @@ class Witness:
             return Reply(404, "this witness does not know a log of that origin\n")
         keys = [notes.read_key(key) for key in seen.keys]
         notes.verify_note(request.note, keys)
-        refused = _check_growth(request, seen.checkpoint)
+        refused = _find_growth_refusal(request, seen.checkpoint)
         if refused is not None:
             return refused
-        line = witness_signer().cosigned(request.note.text, self._now())
+        line = load_or_create_witness_signer().cosigned(request.note.text, self._now())
         theirs = [s for s in request.note.signatures if any(key.made(s) for key in keys)]
         self._write_seen(seen._replace(note=str(Note(request.note.text, (*theirs, line)))))
         return Reply(200, line.line())
@@ -153,7 +153,7 @@ class Witness:
         return self._folder / f"{sha256(origin.encode()).hexdigest()}.json"
 
 
-def _check_growth(request: _CosignRequest, known: Checkpoint | None) -> Reply | None:
+def _find_growth_refusal(request: _CosignRequest, known: Checkpoint | None) -> Reply | None:
     """Return the refusal if a new checkpoint does not extend the last one, otherwise None."""
     old, new = known or Checkpoint(request.checkpoint.origin, 0, EMPTY), request.checkpoint
     if request.old > new.size:
@@ -201,7 +201,11 @@ def request_of(
 ) -> bytes:
     """Return the body of a request to a witness that knows the first ``old`` events."""
     ranges = consistency_ranges(old, checkpoint.size) if 0 < old <= checkpoint.size else []
-    found = find_nodes(iterate_leaves(store, stream, checkpoint.size), ranges) if ranges else {}
+    found = (
+        compute_node_hashes(iterate_leaves(store, stream, checkpoint.size), ranges)
+        if ranges
+        else {}
+    )
     proof = "".join(f"{b64encode(found[place]).decode()}\n" for place in ranges)
     return f"old {old}\n{proof}\n{note}".encode()
 
@@ -296,7 +300,7 @@ def _send_request(url: str, path: str, body: bytes | None = None) -> Reply:
         raise NotWitnessed(f"{request.full_url}: the witness cannot be reached: {error}") from error
 
 
-def keys_named(texts: Sequence[str]) -> list[VerifierKey]:
+def read_public_keys(texts: Sequence[str]) -> list[VerifierKey]:
     """Return the public keys in the strings, or in the files that the strings name."""
     keys: list[VerifierKey] = []
     for text in texts:

@@ -20,17 +20,17 @@ from extensions.protocol_check.derived_state import (
     CheckedAmendment,
     CheckedAttempt,
     CheckedStage,
+    CheckedWorkflow,
     Data,
-    Standing,
-    by_a_person,
     check_decision,
     check_proposal,
     check_round,
-    load_document,
-    require_agreed,
-    require_approving,
+    parse_ranges,
+    require_approved_amendment,
+    require_permitting_amendment,
+    require_person_consent,
     require_promise,
-    spans_of,
+    set_initial_state,
 )
 
 _ALL = frozenset({"pending", "ready", "invalidated", "failed", "completed", *ACTIVE})
@@ -42,7 +42,7 @@ def first_breach(events: Iterable[tuple[Data, str]]) -> Breach | None:
     ``events`` are the recorded events in order of version, converted to the current schema, each
     with its hash.
     """
-    log, envelope = Standing(), Chain()
+    log, envelope = CheckedWorkflow(), Chain()
     for number, (event, hash_) in enumerate(events, 1):
         try:
             envelope.take(event, hash_, number)
@@ -59,7 +59,7 @@ def first_breach(events: Iterable[tuple[Data, str]]) -> Breach | None:
     return None
 
 
-def _take_event(log: Standing, event: Data) -> None:
+def _take_event(log: CheckedWorkflow, event: Data) -> None:
     type_, version = event["type"], event["version"]
     first = type_ in ("workflow.created", "workflow.imported")
     require_promise(
@@ -77,7 +77,7 @@ def _take_event(log: Standing, event: Data) -> None:
             "an event of the import follows after the end of the import",
         )
         if type_ == "state.imported":
-            load_document(log, event["data"]["document"], version == log.import_end)
+            set_initial_state(log, event["data"]["document"], version == log.import_end)
         return
     require_promise(type_ in _RULES, "evolving", f"no event is called {type_!r:.80}")
     require_promise(
@@ -86,12 +86,12 @@ def _take_event(log: Standing, event: Data) -> None:
     _RULES[type_](log, event)
 
 
-def _check_beginning(log: Standing, event: Data) -> None:
+def _check_beginning(log: CheckedWorkflow, event: Data) -> None:
     data = event["data"]
     log.consent = data.get("consent", "terminal")
     log.import_end = data.get("events", 0)
     log.sessions = 0 if event["type"] == "workflow.created" else None
-    load_document(
+    set_initial_state(
         log, data["document"], event["type"] == "workflow.imported" and not log.import_end
     )
     begun = [id_ for id_, one in log.stages.items() if one.status != "pending"]
@@ -103,7 +103,7 @@ def _check_beginning(log: Standing, event: Data) -> None:
         log.amendments[PLAN] = CheckedAmendment({"amendment": PLAN, "kind": PLAN})
 
 
-def _get_stage(log: Standing, event: Data) -> CheckedStage:
+def _get_stage(log: CheckedWorkflow, event: Data) -> CheckedStage:
     name = event["data"]["stage"]
     require_promise(
         name in log.stages, "a job is never lost", f"the workflow has no stage {name!r:.80}"
@@ -111,35 +111,35 @@ def _get_stage(log: Standing, event: Data) -> CheckedStage:
     return log.stages[name]
 
 
-def _require_status(log: Standing, event: Data, *statuses: str) -> CheckedStage:
+def _require_status(log: CheckedWorkflow, event: Data, *statuses: str) -> CheckedStage:
     stage = _get_stage(log, event)
     text = f"{event['data']['stage']} is {stage.status}; expected {' or '.join(statuses)}"
     require_promise(stage.status in statuses, "statuses", text)
     return stage
 
 
-def _require_dependencies(log: Standing, stage: CheckedStage) -> None:
+def _require_dependencies(log: CheckedWorkflow, stage: CheckedStage) -> None:
     missing = [need for need in stage.needs if log.stages[need].status != "completed"]
     require_promise(
         not missing, "order of stages", f"the stage needs completed results of {', '.join(missing)}"
     )
 
 
-def _under_way(stage: CheckedStage, named: str | None) -> CheckedAttempt:
+def _require_running_attempt(stage: CheckedStage, named: str | None) -> CheckedAttempt:
     found = stage.open
     if found is None or named not in (None, found.id):
         raise Broken("attempt fencing", f"the attempt {named or ''} is not running")
     return found
 
 
-def _check_ready(log: Standing, event: Data) -> None:
+def _check_ready(log: CheckedWorkflow, event: Data) -> None:
     is_prepared = event["type"] == "stage.prepared"
     held = ("ready",) if is_prepared else ("pending", "invalidated", "failed")
     stage = _require_status(log, event, *held)
     _require_dependencies(log, stage)
     if stage.status == "failed":
         named = event["data"].get("amendment")
-        require_agreed(log, event, named)
+        require_approved_amendment(log, event, named)
         require_promise(
             stage.rerun_by == named, "consent", f"the stage failed after {named} was approved"
         )
@@ -149,7 +149,7 @@ def _check_ready(log: Standing, event: Data) -> None:
     stage.retries = 0 if event["data"].get("reset") else stage.retries
 
 
-def _check_start(log: Standing, event: Data) -> None:
+def _check_start(log: CheckedWorkflow, event: Data) -> None:
     data, lost = event["data"], event["data"].get("recovers")
     stage = _require_status(log, event, "preparing", *(("running",) if lost else ()))
     _require_dependencies(log, stage)
@@ -161,7 +161,7 @@ def _check_start(log: Standing, event: Data) -> None:
         data["attempt"] == expected, "attempt fencing", f"expected the attempt id {expected}"
     )
     if lost is not None:
-        before = _under_way(stage, lost)
+        before = _require_running_attempt(stage, lost)
         require_promise(
             before.action == "lost", "attempt fencing", f"{lost} was not recorded as lost"
         )
@@ -180,9 +180,9 @@ def _check_start(log: Standing, event: Data) -> None:
     stage.attempts.append(CheckedAttempt(data["attempt"], data["mode"], True, data["diagnostic"]))
 
 
-def _check_launch(log: Standing, event: Data) -> None:
+def _check_launch(log: CheckedWorkflow, event: Data) -> None:
     stage, data = _require_status(log, event, "preparing", "running"), event["data"]
-    attempt = _under_way(stage, data["attempt"])
+    attempt = _require_running_attempt(stage, data["attempt"])
     same = (data["mode"] == "sync") == (attempt.mode == "sync")
     require_promise(
         same, "attempt fencing", f"the attempt {attempt.id} was started in the mode {attempt.mode}"
@@ -195,9 +195,9 @@ def _check_launch(log: Standing, event: Data) -> None:
     stage.status = stage.status if data["mode"] == "sync" else "running"
 
 
-def _check_computed(log: Standing, event: Data) -> None:
+def _check_computed(log: CheckedWorkflow, event: Data) -> None:
     stage, data = _require_status(log, event, "preparing", "running"), event["data"]
-    attempt = _under_way(stage, data["attempt"])
+    attempt = _require_running_attempt(stage, data["attempt"])
     straight = stage.status == "running" or attempt.mode == "sync"
     require_promise(straight, "statuses", "only a synchronous attempt may skip the status running")
     require_promise(
@@ -212,7 +212,7 @@ def _check_computed(log: Standing, event: Data) -> None:
     attempt.is_open, stage.status = False, "post_processing"
 
 
-def _check_reuse(log: Standing, event: Data) -> None:
+def _check_reuse(log: CheckedWorkflow, event: Data) -> None:
     stage, data = _require_status(log, event, "preparing"), event["data"]
     require_promise(stage.open is None, "attempt fencing", "an attempt is still running")
     require_promise(
@@ -224,7 +224,7 @@ def _check_reuse(log: Standing, event: Data) -> None:
     stage.status, stage.reused = "post_processing", data["attempt"]
 
 
-def _check_completion(log: Standing, event: Data) -> None:
+def _check_completion(log: CheckedWorkflow, event: Data) -> None:
     stage, data = _require_status(log, event, "post_processing"), event["data"]
     failed = [one["name"] for one in data["checks"] if not one["passed"]]
     require_promise(not failed, "verified", f"these checks failed: {', '.join(map(str, failed))}")
@@ -246,13 +246,13 @@ def _check_completion(log: Standing, event: Data) -> None:
     stage.good |= {stage.source} if stage.source else set()
 
 
-def _check_failure(log: Standing, event: Data) -> None:
+def _check_failure(log: CheckedWorkflow, event: Data) -> None:
     stage, data = _require_status(log, event, *sorted(ACTIVE)), event["data"]
     stage.rerun_by = data.get("superseded_by")
     if stage.rerun_by is not None:
-        require_approving(log, event, stage.rerun_by)
+        require_permitting_amendment(log, event, stage.rerun_by)
     if data.get("attempt") is not None and stage.status != "post_processing":
-        _under_way(stage, data["attempt"])
+        _require_running_attempt(stage, data["attempt"])
     if stage.status == "post_processing" and stage.source:
         stage.refuted.add(stage.source)
     for attempt in stage.attempts[-1:]:
@@ -260,7 +260,7 @@ def _check_failure(log: Standing, event: Data) -> None:
     stage.status, stage.reused, stage.is_due = "failed", None, stage.rerun_by is None
 
 
-def _check_retry(log: Standing, event: Data) -> None:
+def _check_retry(log: CheckedWorkflow, event: Data) -> None:
     stage = _require_status(log, event, "failed")
     _require_dependencies(log, stage)
     found, expected = event["data"]["retry"], stage.retries + 1
@@ -271,10 +271,10 @@ def _check_retry(log: Standing, event: Data) -> None:
     stage.blocked, stage.rerun_by = {}, None
 
 
-def _check_invalidation(log: Standing, event: Data) -> None:
+def _check_invalidation(log: CheckedWorkflow, event: Data) -> None:
     skips, named = event["type"] == "stage.skipped", event["data"]["amendment"]
     stage = _require_status(log, event, *(sorted(_ALL) if skips else ("completed", "failed")))
-    asked = require_approving(log, event, named).data
+    asked = require_permitting_amendment(log, event, named).data
     is_skip = asked["kind"] == "stage_skip" and asked.get("stage") == event["data"]["stage"]
     require_promise(is_skip or not skips, "consent", "the amendment does not skip the stage")
     stage.rerun_by = None
@@ -282,7 +282,7 @@ def _check_invalidation(log: Standing, event: Data) -> None:
     log.is_completed = log.is_completed and skips
 
 
-def _check_block(log: Standing, event: Data) -> None:
+def _check_block(log: CheckedWorkflow, event: Data) -> None:
     stage, data = _require_status(log, event, "pending", "ready", "invalidated"), event["data"]
     require_promise(
         data["dependency"] in stage.needs,
@@ -296,7 +296,7 @@ def _check_block(log: Standing, event: Data) -> None:
     stage.blocked[data["dependency"]] = found
 
 
-def _check_plain_event(log: Standing, event: Data) -> None:
+def _check_plain_event(log: CheckedWorkflow, event: Data) -> None:
     """Check an event that is allowed at any time.
 
     Its stage must exist. If it names an amendment (plan change), the amendment must be approved.
@@ -304,10 +304,10 @@ def _check_plain_event(log: Standing, event: Data) -> None:
     if event["type"] != "note.logged" or event["data"].get("stage") is not None:
         _get_stage(log, event)
     if event["data"].get("amendment") is not None:
-        require_approving(log, event, event["data"]["amendment"])
+        require_permitting_amendment(log, event, event["data"]["amendment"])
 
 
-def _check_results(log: Standing, event: Data) -> None:
+def _check_results(log: CheckedWorkflow, event: Data) -> None:
     stage, data = _require_status(log, event, "completed"), event["data"]
     named = [*data.get("files", data.get("outputs")), *data.get("deleted", [])]
     strange = {one["path"] for one in named} - stage.results
@@ -316,12 +316,12 @@ def _check_results(log: Standing, event: Data) -> None:
     )
 
 
-def _record_observation(log: Standing, event: Data) -> None:
-    attempt = _under_way(_get_stage(log, event), event["data"]["attempt"])
+def _record_observation(log: CheckedWorkflow, event: Data) -> None:
+    attempt = _require_running_attempt(_get_stage(log, event), event["data"]["attempt"])
     attempt.action = event["data"].get("action", attempt.action)
 
 
-def _get_attempt(log: Standing, event: Data) -> CheckedAttempt:
+def _get_attempt(log: CheckedWorkflow, event: Data) -> CheckedAttempt:
     named = event["data"]["attempt"]
     for attempt in _get_stage(log, event).attempts:
         if attempt.id == named:
@@ -329,7 +329,7 @@ def _get_attempt(log: Standing, event: Data) -> CheckedAttempt:
     raise Broken("attempt fencing", f"the stage has no attempt {named}")
 
 
-def _check_stop(log: Standing, event: Data) -> None:
+def _check_stop(log: CheckedWorkflow, event: Data) -> None:
     attempt = _get_attempt(log, event)
     require_promise(
         not attempt.is_open, "attempt fencing", f"the attempt {attempt.id} is still running"
@@ -340,11 +340,11 @@ def _check_stop(log: Standing, event: Data) -> None:
     attempt.is_stopped = True
 
 
-def _check_tasks(log: Standing, event: Data) -> None:
+def _check_tasks(log: CheckedWorkflow, event: Data) -> None:
     _get_attempt(log, event)
     total, points = event["data"]["total"], event["data"]["points"]
     states = [event["data"].get(name, "") for name in ("done", "failed", "lost", "running")]
-    spans = sorted(span for ranges in states for span in spans_of(ranges))
+    spans = sorted(span for ranges in states for span in parse_ranges(ranges))
     alone = all(end < start for (_, end), (start, _) in pairwise(spans))
     require_promise(alone, "tasks", "a task has two states")
     require_promise(
@@ -365,7 +365,7 @@ def _check_tasks(log: Standing, event: Data) -> None:
     )
 
 
-def _check_freed_attempt(log: Standing, event: Data) -> None:
+def _check_freed_attempt(log: CheckedWorkflow, event: Data) -> None:
     stage = _require_status(log, event, "completed")
     earlier = [one.id for one in stage.attempts[:-1] if one.id != stage.source]
     require_promise(
@@ -375,7 +375,7 @@ def _check_freed_attempt(log: Standing, event: Data) -> None:
     )
 
 
-def _check_overruling(log: Standing, event: Data) -> None:
+def _check_overruling(log: CheckedWorkflow, event: Data) -> None:
     stage = _get_stage(log, event)
     newest = stage.attempts[-1].id if stage.attempts else None
     require_promise(
@@ -386,10 +386,10 @@ def _check_overruling(log: Standing, event: Data) -> None:
     require_promise(
         held, "statuses", f"a stage with the status {stage.status} cannot be claimed as {claim}"
     )
-    by_a_person(log, event)
+    require_person_consent(log, event)
 
 
-def _check_drift(log: Standing, event: Data) -> None:
+def _check_drift(log: CheckedWorkflow, event: Data) -> None:
     data = event["data"]
     if event["type"] == "drift.detected":
         log.drifts[event["version"]] = data["file"]
@@ -402,7 +402,7 @@ def _check_drift(log: Standing, event: Data) -> None:
     )
 
 
-def _check_session(log: Standing, event: Data) -> None:
+def _check_session(log: CheckedWorkflow, event: Data) -> None:
     if event["type"] == "session.ended":
         require_promise(log.in_session, "sessions", "no session is open")
         is_completed = event["data"]["reason"] == "completed"
@@ -420,7 +420,7 @@ def _check_session(log: Standing, event: Data) -> None:
     log.sessions, log.in_session = number, True
 
 
-def _check_charge(log: Standing, event: Data) -> None:
+def _check_charge(log: CheckedWorkflow, event: Data) -> None:
     stage = _get_stage(log, event)
     require_promise(log.in_session, "sessions", "a cost was charged while no session was open")
     require_promise(
@@ -430,7 +430,7 @@ def _check_charge(log: Standing, event: Data) -> None:
     require_promise(event["data"]["weight"] >= 0, "sessions", "a charge must not be negative")
 
 
-def _check_finish(log: Standing, event: Data) -> None:
+def _check_finish(log: CheckedWorkflow, event: Data) -> None:
     done = event["type"] == "workflow.completed"
     require_promise(
         log.is_completed != done,
@@ -446,14 +446,14 @@ def _check_finish(log: Standing, event: Data) -> None:
     log.is_completed = done
 
 
-def _check_input_files(log: Standing, event: Data) -> None:
+def _check_input_files(log: CheckedWorkflow, event: Data) -> None:
     begun = any(one.attempts for one in log.stages.values())
     first = event["version"] == log.import_end + 1 if log.import_end else not begun
     require_promise(first, "consent", "input files may be recorded only at the start of a workflow")
 
 
 #: Function that checks a rule → the event types to which the rule applies.
-_BY_RULE: dict[Callable[[Standing, Data], object], str] = {
+_BY_RULE: dict[Callable[[CheckedWorkflow, Data], object], str] = {
     _check_beginning: "workflow.created workflow.imported",
     _check_finish: "workflow.completed workflow.reopened",
     _check_ready: "stage.readied stage.prepared",
@@ -474,7 +474,7 @@ _BY_RULE: dict[Callable[[Standing, Data], object], str] = {
     _check_plain_event: "outputs.recorded outputs.archived checkpoint.recorded note.logged",
     _check_results: "results.adopted results.changed",
     _check_overruling: "claim.overruled",
-    by_a_person: "audit.agreed",
+    require_person_consent: "audit.agreed",
     check_proposal: "amendment.proposed",
     check_decision: "amendment.approved amendment.rejected",
     _check_session: "session.started session.ended",

@@ -117,7 +117,7 @@ class CheckedAmendment:
 
 
 @dataclass
-class Standing:
+class CheckedWorkflow:
     """The state of a workflow after the events that were checked so far."""
 
     stages: dict[str, CheckedStage] = field(default_factory=dict)
@@ -210,7 +210,7 @@ class Chain:
         self.events.add(event["event_id"])
 
 
-def load_document(log: Standing, document: Data, takes_over: bool) -> None:
+def set_initial_state(log: CheckedWorkflow, document: Data, takes_over: bool) -> None:
     """Set the state from the document with which a workflow was created or imported.
 
     ``takes_over`` is true for an import. A running stage then gets an attempt.
@@ -234,13 +234,13 @@ def _build_stage(one: Data, takes_over: bool) -> CheckedStage:
     return stage
 
 
-def spans_of(ranges: str) -> list[tuple[int, int]]:
+def parse_ranges(ranges: str) -> list[tuple[int, int]]:
     """Return the first and last number of each range in a text such as ``0-3,7``."""
     parts = [part.partition("-") for part in ranges.split(",") if part]
     return [(int(first), int(last or first)) for first, _, last in parts]
 
 
-def check_proposal(log: Standing, event: Data) -> None:
+def check_proposal(log: CheckedWorkflow, event: Data) -> None:
     """Check the proposal of an amendment (plan change).
 
     Its id must have the next number, and its stage must exist.
@@ -259,7 +259,7 @@ def check_proposal(log: Standing, event: Data) -> None:
     log.amendments[id_] = CheckedAmendment(event["data"])
 
 
-def check_decision(log: Standing, event: Data) -> None:
+def check_decision(log: CheckedWorkflow, event: Data) -> None:
     """Check the decision on an amendment (plan change).
 
     The amendment must be undecided. Its approval must come from a person or be allowed by a mandate
@@ -281,7 +281,7 @@ def check_decision(log: Standing, event: Data) -> None:
         )
         found.status = "approved"
         _apply_amendment(log, found.data)
-        _apply_reach(log, found, event)
+        _record_affected_stages(log, found, event)
 
 
 #: Kind of an amendment (plan change) that changes several stages.
@@ -294,7 +294,7 @@ _JUDGES = frozenset(
 )
 
 
-def _apply_reach(log: Standing, amendment: CheckedAmendment, event: Data) -> None:
+def _record_affected_stages(log: CheckedWorkflow, amendment: CheckedAmendment, event: Data) -> None:
     """Record the stages that an approved amendment affects.
 
     Running attempts of these stages become outdated, unless only their verification changes.
@@ -309,20 +309,20 @@ def _apply_reach(log: Standing, amendment: CheckedAmendment, event: Data) -> Non
             stage.rerun_by = amendment.data["amendment"]
     for stage in (log.stages[id_] for id_ in affected | named):
         stage.good |= stage.refuted
-    judged = {amendment.data.get("stage")} if _only_judges(amendment.data) else set()
+    judged = {amendment.data.get("stage")} if _is_verification_only(amendment.data) else set()
     # For a change of several stages, also find the stages for which only the verification changes.
     parts = (amendment.data.get("rewired") or {}) if kind == _OF_SEVERAL else {}
     judged |= {
         id_
         for id_, changes in parts.items()
-        if _only_judges({"kind": "parameter_change", "changes": changes})
+        if _is_verification_only({"kind": "parameter_change", "changes": changes})
     }
     for stage in (log.stages[id_] for id_ in affected - judged):
         for attempt in stage.attempts[-1:]:
             attempt.is_outdated = attempt.is_outdated or stage.status in ACTIVE
 
 
-def _only_judges(proposed: Data) -> bool:
+def _is_verification_only(proposed: Data) -> bool:
     """Return whether an amendment changes only the verification of results.
 
     The computation of the results must not change.
@@ -335,12 +335,12 @@ def _only_judges(proposed: Data) -> bool:
     )
 
 
-def _is_bound(proof: Data) -> None:
+def _require_bound_proof(proof: Data) -> None:
     bound = isinstance(proof.get("statement"), str) and len(proof["statement"]) == len(START)
     require_promise(bound, "consent", "the proof contains no digest of the text that was approved")
 
 
-def by_a_person(log: Standing, event: Data) -> None:
+def require_person_consent(log: CheckedWorkflow, event: Data) -> None:
     """Raise `Broken` if an event lacks a proof of consent that fits the consent policy."""
     proof = event["data"].get("proof") or {}
     require_promise(
@@ -348,7 +348,7 @@ def by_a_person(log: Standing, event: Data) -> None:
         "consent",
         f"the proof does not match the consent policy {log.consent}",
     )
-    _is_bound(proof)
+    _require_bound_proof(proof)
     agent = log.consent == "terminal" and event["actor"]["kind"] == "agent"
     require_promise(not agent, "consent", "an agent cannot approve")
     signed = log.consent != "signature" or bool(proof.get("signature") and proof.get("signer"))
@@ -360,16 +360,16 @@ def by_a_person(log: Standing, event: Data) -> None:
     )
 
 
-def _require_agreement(log: Standing, amendment: Data, event: Data) -> None:
+def _require_agreement(log: CheckedWorkflow, amendment: Data, event: Data) -> None:
     """Raise `Broken` if neither a person nor a mandate approved an amendment.
 
     An amendment is a plan change. A mandate is a permission that a person gave in advance.
     """
     proof = event["data"].get("proof") or {}
     if proof.get("policy") != "mandate":
-        by_a_person(log, event)
+        require_person_consent(log, event)
         return
-    _is_bound(proof)
+    _require_bound_proof(proof)
     name = str(proof.get("mandate"))
     mandate, before = log.mandates.get(name), log.by_mandate.get(name, 0)
     if not isinstance(mandate, dict):
@@ -383,7 +383,7 @@ def _require_agreement(log: Standing, amendment: Data, event: Data) -> None:
     log.by_mandate[name] = before + 1
 
 
-def _apply_amendment(log: Standing, amendment: Data) -> None:
+def _apply_amendment(log: CheckedWorkflow, amendment: Data) -> None:
     new = amendment.get("insert")
     if new is not None:
         require_promise(
@@ -406,7 +406,7 @@ def _change_entries(entries: Data, leaves: Data) -> Data:
     return left | {name: leaf["new"] for name, leaf in leaves.items() if "new" in leaf}
 
 
-def check_round(log: Standing, event: Data) -> None:
+def check_round(log: CheckedWorkflow, event: Data) -> None:
     """Check the start of a round, or the stop, of an optimisation loop.
 
     A round must have the next number, respect the limits of the loop, and start only after all
@@ -449,13 +449,13 @@ def check_round(log: Standing, event: Data) -> None:
             stage.status = "ready"
 
 
-def require_approving(log: Standing, event: Data, id_: str) -> CheckedAmendment:
+def require_permitting_amendment(log: CheckedWorkflow, event: Data, id_: str) -> CheckedAmendment:
     """Return the amendment (plan change) that permits an event.
 
     It must affect the stage of the event and must have been approved by the same command.
     Otherwise, `Broken` is raised.
     """
-    require_agreed(log, event, id_)
+    require_approved_amendment(log, event, id_)
     found = log.amendments[id_]
     require_promise(
         event["command_id"] == found.command,
@@ -465,7 +465,7 @@ def require_approving(log: Standing, event: Data, id_: str) -> CheckedAmendment:
     return found
 
 
-def require_agreed(log: Standing, event: Data, id_: str | None) -> None:
+def require_approved_amendment(log: CheckedWorkflow, event: Data, id_: str | None) -> None:
     """Raise `Broken` unless an approved amendment affects the stage of the event.
 
     ``id_`` names the amendment (plan change).

@@ -8,9 +8,14 @@ from functools import partial
 from typing import Any, TypeVar
 
 from lifecycle.errors import NoWorkflow
-from lifecycle.event import UNFOLDABLE, Event, fold_in, why_not
+from lifecycle.event import UNFOLDABLE, Event, apply_or_ignore_event, explain_ignored_event
 from lifecycle.fold import rounds, stages
-from lifecycle.state.conditions import added_points, downstream, partners_of, upstream
+from lifecycle.state.conditions import (
+    downstream,
+    find_point_source_stages,
+    points_added_by_rounds,
+    upstream,
+)
 from lifecycle.state.status import ACTIVE, Status
 from lifecycle.state.workflow import PLAN, PLAN_CHANGE, Amendment, Drift, Session, Stage, Workflow
 from lifecycle.sweeps.definition import HOW_RUN
@@ -19,8 +24,8 @@ from lifecycle.words.document import (
     DEFINITIONAL,
     STAGE_FIELDS,
     WORKFLOW_FIELDS,
+    collect_changes_by_field,
     restore_key_order,
-    rewired_fields,
 )
 from lifecycle.words.mandates import MANDATES
 from lifecycle.words.rounds import ROUNDS
@@ -39,7 +44,7 @@ _PROFILES = frozenset({"default_backend", "backend_profiles"})
 BY_MANDATE = "mandate"
 
 
-def takes_effect(draft: Workflow, event: Event) -> bool:
+def can_take_effect(draft: Workflow, event: Event) -> bool:
     """Return whether an event may change the state.
 
     An event that is the consequence of an amendment takes effect only if the amendment is approved.
@@ -53,10 +58,10 @@ def takes_effect(draft: Workflow, event: Event) -> bool:
     # An imported amendment has no proof of consent, and its consequences must not take effect.
     if amendment is None or amendment.record is not None:
         return False
-    return amendment.status == "approved" and _covers_event(amendment, event)
+    return amendment.status == "approved" and _can_cause_event(amendment, event)
 
 
-def _covers_event(amendment: Amendment, event: Event) -> bool:
+def _can_cause_event(amendment: Amendment, event: Event) -> bool:
     """Return whether the event can be a consequence of the amendment.
 
     The type of the amendment and its affected stages must match the event.
@@ -87,7 +92,7 @@ def build_amendment(data: Mapping[str, Any], at: str) -> Amendment:
     )
 
 
-def propose_plan(draft: Workflow, at: str) -> None:
+def add_plan_as_amendment(draft: Workflow, at: str) -> None:
     """Add the initial plan as an amendment that waits for a person's approval.
 
     It replaces an imported amendment with the same id.
@@ -103,7 +108,7 @@ def find_proposed_id(event: Event) -> str | None:
     return PLAN if event.data.get("proposed") and event.version == 1 else None
 
 
-def version_after(state: Workflow, amendment: Amendment) -> int:
+def plan_version_after_approval(state: Workflow, amendment: Amendment) -> int:
     """Return the version that the plan has after the amendment is approved.
 
     The approval of the initial plan does not increase the version.
@@ -127,14 +132,17 @@ def fold_approval(draft: Workflow, event: Event, accepted: Container[str]) -> No
     amendment = draft.amendments.get(event.data.get("amendment", ""))
     if amendment is None or not amendment.is_open or event.hash not in accepted:
         return
-    draft.version = version_after(draft, amendment)
+    draft.version = plan_version_after_approval(draft, amendment)
     amendment.status = "approved"
     amendment.approval = event.hash
     amendment.version = draft.version
     amendment.decided_at = event.occurred_at
     proof = event.data.get("proof") or {}
     amendment.approved_by = event.data.get("approved_by", "user")
-    amendment.policy, amendment.mandate_rule = proof.get("policy"), rule_of(proof)
+    amendment.policy, amendment.mandate_rule = (
+        proof.get("policy"),
+        parse_mandate_rule_version(proof),
+    )
     amendment.database_user = proof.get("database_user")
     if amendment.policy == BY_MANDATE:
         amendment.mandate = proof.get("mandate")
@@ -142,16 +150,16 @@ def fold_approval(draft: Workflow, event: Event, accepted: Container[str]) -> No
         draft.scripts = event.data.get("scripts", {})
         amendment.scripts = dict(draft.scripts)
     amendment.invalidated_stages = event.data.get("invalidated_stages", [])
-    keeps = {id_: keeps_tasks(draft, amendment, id_) for id_ in amendment.targets}
+    keeps = {id_: can_keep_finished_tasks(draft, amendment, id_) for id_ in amendment.targets}
     below = {*amendment.invalidated_stages} - {*keeps}
-    keeps |= {id_: True for id_ in below if keeps_tasks(draft, amendment, id_)}
+    keeps |= {id_: True for id_ in below if can_keep_finished_tasks(draft, amendment, id_)}
     apply_amendment(draft, amendment)
     _mark_affected_stages(draft, amendment)
     for id_, kept in keeps.items():
         draft.stage(id_).keeps_tasks = kept
 
 
-def rule_of(proof: Mapping[str, Any]) -> int:
+def parse_mandate_rule_version(proof: Mapping[str, Any]) -> int:
     """Return the version of the mandate rules under which an approval was given.
 
     Return 1 if the proof of consent records no version, and 0 if the value is not a version.
@@ -160,7 +168,7 @@ def rule_of(proof: Mapping[str, Any]) -> int:
     return found if isinstance(found, int) and not isinstance(found, bool) else 0
 
 
-def keeps_tasks(draft: Workflow, amendment: Amendment, id_: str) -> bool:
+def can_keep_finished_tasks(draft: Workflow, amendment: Amendment, id_: str) -> bool:
     """Return whether finished tasks of a sweep stage stay valid under an amendment.
 
     They stay valid if the amendment changes only the points or the check of results. If the stage
@@ -174,14 +182,16 @@ def keeps_tasks(draft: Workflow, amendment: Amendment, id_: str) -> bool:
         return False
     if amendment.kind == PLAN_CHANGE and id_ in amendment.rewired:
         above = upstream(_dependency_graph(draft), [id_]) & {*amendment.rewired}
-        rest = all(changes_only_verdict(draft, restrict_to_stage(amendment, one)) for one in above)
-        rest = rest or follows_kept_tasks(draft, amendment, stage)
-        return rest and keeps_tasks(draft, restrict_to_stage(amendment, id_), id_)
+        rest = all(
+            is_only_result_check_changed(draft, restrict_to_stage(amendment, one)) for one in above
+        )
+        rest = rest or is_affected_only_by_partner(draft, amendment, stage)
+        return rest and can_keep_finished_tasks(draft, restrict_to_stage(amendment, id_), id_)
     if amendment.stage != id_:
-        is_kept = is_rejudged(draft, amendment, id_)
-        return is_kept or follows_kept_tasks(draft, amendment, stage)
+        is_kept = is_only_recheck_needed(draft, amendment, id_)
+        return is_kept or is_affected_only_by_partner(draft, amendment, stage)
     if amendment.from_round is not None:
-        return bool(added_points(draft, id_))
+        return bool(points_added_by_rounds(draft, id_))
     if amendment.kind not in _CHANGES or not set(amendment.changes) <= _AMONG:
         return False
     new = _compute_new_value(
@@ -190,23 +200,25 @@ def keeps_tasks(draft: Workflow, amendment: Amendment, id_: str) -> bool:
     return stage.work.keeps_tasks(build_work(id_, new))
 
 
-def follows_kept_tasks(draft: Workflow, amendment: Amendment, stage: Stage) -> bool:
+def is_affected_only_by_partner(draft: Workflow, amendment: Amendment, stage: Stage) -> bool:
     """Return whether the amendment affects the stage only through a stage that keeps its tasks.
 
     That stage is a partner: a sweep stage with which this stage shares its tasks.
     """
     if _PROFILES & set(amendment.changes):
         return False
-    partners = [partner.id for partner in partners_of(draft, stage)]
+    partners = [partner.id for partner in find_point_source_stages(draft, stage)]
     changed = {*amendment.targets, *amendment.rewired}
     reached = changed | downstream(_dependency_graph(draft), changed)
     own = {*stage.depends_on} & reached
-    return bool(own) and own <= {*partners} and keeps_tasks(draft, amendment, partners[0])
+    return (
+        bool(own) and own <= {*partners} and can_keep_finished_tasks(draft, amendment, partners[0])
+    )
 
 
 def restrict_to_stage(amendment: Amendment, id_: str) -> Amendment:
     """Return the part of the amendment that changes the given stage, as an amendment."""
-    own = rewired_fields(amendment.rewired[id_]) if id_ in amendment.rewired else {}
+    own = collect_changes_by_field(amendment.rewired[id_]) if id_ in amendment.rewired else {}
     return replace(amendment, kind="parameter_change", stage=id_, changes=own, rewired={})
 
 
@@ -224,18 +236,18 @@ def apply_amendment(draft: Workflow, amendment: Amendment) -> None:
         _insert_stage(draft, amendment.insert, amendment.place)
     for stage, change in amendment.rewired.items():
         of = draft.stages[stage]
-        for field, values in rewired_fields(change).items():
+        for field, values in collect_changes_by_field(change).items():
             setattr(of, field, _compute_new_value(getattr(of, field), field, values))
     target = draft.stages[amendment.stage] if amendment.stage else draft
     for field, change in amendment.changes.items():
         setattr(target, field, _compute_new_value(getattr(target, field), field, change))
     for id_ in amendment.targets:
-        if is_rejudged(draft, amendment, id_):
+        if is_only_recheck_needed(draft, amendment, id_):
             for attempt in draft.stage(id_).attempts:
                 attempt.is_refuted = False  # that verdict no longer exists
 
 
-def parameters_then(state: Workflow, stage: Stage, plan: int) -> dict[str, Any]:
+def parameters_in_plan_version(state: Workflow, stage: Stage, plan: int) -> dict[str, Any]:
     """Return the parameters that the stage had in an earlier version of the plan."""
     found = dict(stage.parameters)
     later = [one for one in state.amendments.values() if (one.version or 0) > plan > 0]
@@ -244,7 +256,7 @@ def parameters_then(state: Workflow, stage: Stage, plan: int) -> dict[str, Any]:
             continue
         changes = amendment.changes if amendment.stage == stage.id else {}
         if stage.id in amendment.rewired:
-            changes = rewired_fields(amendment.rewired[stage.id])
+            changes = collect_changes_by_field(amendment.rewired[stage.id])
         for name, leaf in changes.get("parameters", {}).items():
             found.pop(name, None)
             found |= {name: leaf["old"]} if "old" in leaf else {}
@@ -292,15 +304,15 @@ def _mark_affected_stages(draft: Workflow, amendment: Amendment) -> None:
             and not is_attempt_continued(draft, amendment, stage)
         ):
             stage.attempts[-1].outdated_by = amendment.id
-        stage.is_rejudged = is_rejudged(draft, amendment, id_)
+        stage.is_rejudged = is_only_recheck_needed(draft, amendment, id_)
     for stage in _find_stages_to_regenerate(draft, amendment):
         stage.regenerate = True
     for target in map(draft.stage, amendment.targets):
-        if target.status is Status.FAILED and _runs_again(amendment, target):
+        if target.status is Status.FAILED and _should_failed_stage_rerun(amendment, target):
             target.rerun_by = amendment.id
 
 
-def changes_only_verdict(draft: Workflow, amendment: Amendment) -> bool:
+def is_only_result_check_changed(draft: Workflow, amendment: Amendment) -> bool:
     """Return whether the amendment changes only how the results of its stage are checked.
 
     Then the stage need not be computed again.
@@ -313,17 +325,19 @@ def changes_only_verdict(draft: Workflow, amendment: Amendment) -> bool:
     )
 
 
-def is_rejudged(draft: Workflow, amendment: Amendment, id_: str) -> bool:
+def is_only_recheck_needed(draft: Workflow, amendment: Amendment, id_: str) -> bool:
     """Return whether the results of a stage only have to be checked again.
 
     This is the case if the amendment changes nothing else of the stage and the stages before it.
     """
     if amendment.kind != PLAN_CHANGE:
-        return changes_only_verdict(draft, amendment)
+        return is_only_result_check_changed(draft, amendment)
     named = ({id_} | upstream(_dependency_graph(draft), [id_])) & {*amendment.rewired}
     parts = [restrict_to_stage(amendment, one) for one in named]
     moved = bool(_PROFILES & set(amendment.changes))
-    return bool(parts) and not moved and all(changes_only_verdict(draft, one) for one in parts)
+    return (
+        bool(parts) and not moved and all(is_only_result_check_changed(draft, one) for one in parts)
+    )
 
 
 def is_attempt_continued(draft: Workflow, amendment: Amendment, stage: Stage) -> bool:
@@ -331,11 +345,11 @@ def is_attempt_continued(draft: Workflow, amendment: Amendment, stage: Stage) ->
 
     It may continue if only the check of its results changes. The new criteria then apply to it.
     """
-    if amendment.kind == PLAN_CHANGE and is_rejudged(draft, amendment, stage.id):
+    if amendment.kind == PLAN_CHANGE and is_only_recheck_needed(draft, amendment, stage.id):
         amendment = restrict_to_stage(amendment, stage.id)
     if (
         stage.id != amendment.stage
-        or not changes_only_verdict(draft, amendment)
+        or not is_only_result_check_changed(draft, amendment)
         or not amendment.changes
     ):
         return False
@@ -343,7 +357,7 @@ def is_attempt_continued(draft: Workflow, amendment: Amendment, stage: Stage) ->
     return is_run_as_before and stage.status in ACTIVE and bool(stage.attempts)
 
 
-def _runs_again(amendment: Amendment, stage: Stage) -> bool:
+def _should_failed_stage_rerun(amendment: Amendment, stage: Stage) -> bool:
     """Return whether a failed stage runs again after the amendment is approved.
 
     A change of only its name or its expected duration does not make it run again.
@@ -386,7 +400,7 @@ def _fold_adopted_drift(draft: Workflow, event: Event) -> None:
     Close the drift if nothing remains undecided. Otherwise keep the undecided fields.
     """
     for change in event.data.get("unknown", []):
-        _take_over(draft, change)
+        _apply_unknown_field_change(draft, change)
     rest = event.data.get("rest")
     if not rest:
         close_drift(draft, event)
@@ -394,10 +408,10 @@ def _fold_adopted_drift(draft: Workflow, event: Event) -> None:
     for drift in draft.drifts:
         if drift.version == event.data["detected"]:
             drift.rest = rest
-            drift.touches = [one for one in drift.touches if _is_among(one, rest)]
+            drift.touches = [one for one in drift.touches if _is_overlapping_field(one, rest)]
 
 
-def _is_among(name: str, rest: list[str]) -> bool:
+def _is_overlapping_field(name: str, rest: list[str]) -> bool:
     """Return whether a field is in the list, contains a listed field, or is part of one."""
     return any(f"{a}.".startswith(f"{b}.") for one in rest for a, b in ((one, name), (name, one)))
 
@@ -407,7 +421,7 @@ def close_drift(draft: Any, event: Event) -> None:
 
     ``draft`` is the state of a workflow or of a phase machine.
     """
-    draft.edits = _add_decision(draft.edits, event)
+    draft.edits = _extend_edit_decisions(draft.edits, event)
     draft.drifts = [drift for drift in draft.drifts if drift.version != event.data["detected"]]
 
 
@@ -420,7 +434,7 @@ def _fold_audit_agreement(draft: Workflow, event: Event) -> None:
     draft.agreed = {**draft.agreed, event.data["entry"]: agreed}
 
 
-def _add_decision(edits: list[dict[str, Any]], event: Event) -> list[dict[str, Any]]:
+def _extend_edit_decisions(edits: list[dict[str, Any]], event: Event) -> list[dict[str, Any]]:
     """Return the list of decided manual edits, extended by the decision in the event.
 
     A decision that the list already contains is not added.
@@ -430,7 +444,7 @@ def _add_decision(edits: list[dict[str, Any]], event: Event) -> list[dict[str, A
     return edits if new in edits else [*edits, new]
 
 
-def _take_over(draft: Workflow, change: dict[str, Any]) -> None:
+def _apply_unknown_field_change(draft: Workflow, change: dict[str, Any]) -> None:
     """Store or remove a field from an edited file that wfctl does not define."""
     known = STAGE_FIELDS if change.get("stage") else (*WORKFLOW_FIELDS, MANDATES, ROUNDS)
     if change["field"] in known:
@@ -474,8 +488,11 @@ def fold_events(
         if draft is None:
             draft = _create_workflow(event)
         else:
-            fold_in(
-                draft, event, why_not(draft, event), partial(_apply_event, draft, event, accepted)
+            apply_or_ignore_event(
+                draft,
+                event,
+                explain_ignored_event(draft, event),
+                partial(_apply_event, draft, event, accepted),
             )
         rounds.refresh_loops(draft, event.occurred_at)
         draft.head = event.version
@@ -492,7 +509,7 @@ def _apply_event(draft: Workflow, event: Event, accepted: Container[str]) -> Non
         fold_approval(draft, event, accepted)
         return
     apply, of_stage = _APPLY.get(event.type), stages.APPLY.get(event.type)
-    if (apply is None and of_stage is None) or not takes_effect(draft, event):
+    if (apply is None and of_stage is None) or not can_take_effect(draft, event):
         return
     if apply is not None:
         apply(draft, event)
@@ -513,7 +530,9 @@ def _create_workflow(event: Event) -> Workflow:
         )
     data = event.data
     try:
-        draft = stages.workflow_of(restore_key_order(data["document"], data.get("layout", {})))
+        draft = stages.build_imported_workflow(
+            restore_key_order(data["document"], data.get("layout", {}))
+        )
     except UNFOLDABLE as error:
         why = f"version {event.version}: the document is no workflow ({type(error).__name__})"
         raise NoWorkflow(why, type=event.type) from error
@@ -525,11 +544,11 @@ def _create_workflow(event: Event) -> Workflow:
     draft.root = data.get("root", {})
     draft.import_end = data.get("events", 0)
     if data.get("proposed"):
-        propose_plan(draft, event.occurred_at)
+        add_plan_as_amendment(draft, event.occurred_at)
     return draft
 
 
-def _fold_files(draft: Workflow, event: Event) -> None:
+def _fold_initial_file_digests(draft: Workflow, event: Event) -> None:
     """Store the digests of files that were recorded when the workflow was created.
 
     Ignore records that were made later.
@@ -580,9 +599,9 @@ def _fold_cost(draft: Workflow, event: Event) -> None:
 
 
 _APPLY: dict[str, Apply] = {
-    "line.imported": stages.fold_line,
-    "state.imported": stages.fold_state,
-    "files.recorded": _fold_files,
+    "line.imported": stages.fold_imported_line,
+    "state.imported": stages.fold_imported_state,
+    "files.recorded": _fold_initial_file_digests,
     "workflow.completed": _fold_workflow_completed,
     "workflow.reopened": _fold_workflow_reopened,
     "amendment.proposed": fold_proposal,

@@ -11,15 +11,15 @@ from lifecycle.state.loops import LoopState, Round
 from lifecycle.state.status import FINISHED, Status
 from lifecycle.state.workflow import Amendment, Stage, Workflow
 from lifecycle.sweeps.definition import MAP
-from lifecycle.words.document import rewired_fields
+from lifecycle.words.document import collect_changes_by_field
 from lifecycle.words.mandates import RULE, format_count
-from lifecycle.words.metrics import metrics_of
+from lifecycle.words.metrics import parse_valid_metrics
 from lifecycle.words.rounds import (
     LoopDefinition,
-    envelope_of,
     find_values_outside_envelope,
-    is_met,
-    loops_of,
+    is_criterion_met,
+    loop_limits_as_mandate,
+    parse_valid_loops,
 )
 
 
@@ -63,16 +63,16 @@ def explain_round_not_begun(state: Workflow, data: Mapping[str, Any]) -> str | N
     has_ended = standing.round.ended_at is not None
     if is_over or not has_ended or data["round"] != standing.round.number + 1:
         return "no such round was due"
-    if not is_from_its_source(state, loop, data):
+    if not is_round_from_loop_source(state, loop, data):
         return f"its points are not those of {loop.ask}"
     if not data["points"] or len(data["points"]) > (loop.each or len(data["points"])):
         return "it has another number of points than the envelope allows"
     outside = (why for point in data["points"] for why in find_values_outside_envelope(loop, point))
-    repeated = repeated_points(state, loop, standing, data["points"])
+    repeated = find_new_point_problems(state, loop, standing, data["points"])
     return next(outside, None) or next(repeated, None)
 
 
-def points_before(
+def list_loop_points(
     state: Workflow, loop: LoopDefinition, standing: LoopState
 ) -> list[dict[str, Any]]:
     """Return the points of a loop so far: those of the plan, then those of its rounds."""
@@ -82,7 +82,7 @@ def points_before(
     return [*(dict(one.values) for one in first), *standing.added]
 
 
-def repeated_points(
+def find_new_point_problems(
     state: Workflow, loop: LoopDefinition, standing: LoopState, asked: list[dict[str, Any]]
 ) -> Iterator[str]:
     """Yield the error if new points repeat each other or earlier points, or are not usable."""
@@ -91,14 +91,16 @@ def repeated_points(
     options = {k: v for k, v in state.stages[loop.points].parameters[MAP].items() if k == "folders"}
     so_far = ""
     try:
-        before = points_before(state, loop, standing)
+        before = list_loop_points(state, loop, standing)
         so_far = f" (the first {len(before)} are those so far)"
         build_points({"points": [*before, *asked], **options})
     except UnusableMap as error:
         yield f"{error}{so_far}"
 
 
-def is_from_its_source(state: Workflow, loop: LoopDefinition, data: Mapping[str, Any]) -> bool:
+def is_round_from_loop_source(
+    state: Workflow, loop: LoopDefinition, data: Mapping[str, Any]
+) -> bool:
     """Return whether the points of a round come from the source that the loop defines.
 
     The source is a person or agent, or an output file of a stage. The file must be unchanged since
@@ -109,7 +111,7 @@ def is_from_its_source(state: Workflow, loop: LoopDefinition, data: Mapping[str,
     }
     known = (data.get("data") or {}).get(loop.ask)
     own = data.get("source") == loop.ask and known is not None
-    return loop.asks_somebody or (own and known == results.get(loop.ask))
+    return loop.has_external_proposer or (own and known == results.get(loop.ask))
 
 
 def _reset_stage(stage: Stage) -> None:
@@ -138,7 +140,7 @@ def refresh_loops(draft: Workflow, at: str) -> None:
     """
     if not (draft.loops or draft.rounds):
         return
-    defined = loops_of(draft.rounds)
+    defined = parse_valid_loops(draft.rounds)
     draft.loops = {name: one for name, one in draft.loops.items() if name in defined}
     for name, loop in defined.items():
         if any(id_ not in draft.stages for id_ in loop.stages):
@@ -146,11 +148,11 @@ def refresh_loops(draft: Workflow, at: str) -> None:
             continue
         standing = draft.loops.setdefault(name, LoopState([]))
         standing.stages = list(loop.stages)
-        _end_round(draft, standing, at)
+        _end_or_reopen_round(draft, standing, at)
         standing.over = _explain_loop_end(draft, loop, standing)
 
 
-def _end_round(draft: Workflow, loop: LoopState, at: str) -> None:
+def _end_or_reopen_round(draft: Workflow, loop: LoopState, at: str) -> None:
     """Record the end and the metrics of the current round if all its stages are finished.
 
     Reopen an ended round if one of its stages is no longer finished.
@@ -184,9 +186,9 @@ def _explain_loop_end(
         return None
     if standing.stopped is not None:
         return f"stopped: {standing.stopped}"
-    numbers = [one.numbers for one in counting_rounds(draft, standing)]
+    numbers = [one.numbers for one in list_valid_rounds(draft, standing)]
     for until in loop.until:
-        if is_met(until, numbers, better_direction(draft, until.metric)):
+        if is_criterion_met(until, numbers, better_direction(draft, until.metric)):
             return str(until)
     if standing.round.number >= loop.at_most:
         return f"its limit of {format_count(loop.at_most, 'round')}"
@@ -198,18 +200,22 @@ def _find_exhausted_limit(draft: Workflow, loop: LoopDefinition, rule: int) -> s
 
     Return None if no limit is exhausted.
     """
-    envelope = envelope_of(loop)
+    envelope = loop_limits_as_mandate(loop)
     if envelope.tasks is None and envelope.core_hours is None:
         return None
-    from lifecycle.state.effort import cost_problems, of_a_round, used  # needed by few loops
+    from lifecycle.state.effort import (  # needed by few loops
+        compute_mandate_use,
+        compute_round_cost,
+        find_exceeded_mandate_limits,
+    )
 
-    so_far = used(draft, envelope.name, rule)
-    problems = cost_problems(envelope, so_far, *of_a_round(draft, loop, 1))
+    so_far = compute_mandate_use(draft, envelope.name, rule)
+    problems = find_exceeded_mandate_limits(envelope, so_far, *compute_round_cost(draft, loop, 1))
     why = "; ".join(problems)
     return f"no further round is within its limits: {why}" if why else None
 
 
-def counting_rounds(state: Workflow, loop: LoopState) -> list[Round]:
+def list_valid_rounds(state: Workflow, loop: LoopState) -> list[Round]:
     """Return the rounds of a loop whose results are valid for the current plan.
 
     An amendment makes the results of earlier rounds invalid, unless it states that they stay valid.
@@ -220,7 +226,7 @@ def counting_rounds(state: Workflow, loop: LoopState) -> list[Round]:
             a for a in state.amendments.values() if one.plan and _is_approved_since(a, one.plan)
         ]
         return not any(
-            _is_computed_anew(state, amendment, loop.stages)
+            _is_recomputation_required(state, amendment, loop.stages)
             and not _keeps_round(amendment, one.number)
             for amendment in since
         )
@@ -240,13 +246,13 @@ def first_invalid_round(state: Workflow, stage: Stage, plan: int) -> int | None:
         if _is_approved_since(amendment, plan)
         and (
             (amendment.kind == "stage_rerun" and stage.id in amendment.targets)
-            or _is_computed_anew(state, amendment, [stage.id])
+            or _is_recomputation_required(state, amendment, [stage.id])
         )
     ]
     return min(number or 0 for number in since) if any(since) else None
 
 
-def points_since(state: Workflow, stage: str, number: int) -> list[dict[str, Any]]:
+def points_added_from_round(state: Workflow, stage: str, number: int) -> list[dict[str, Any]]:
     """Return the points that round ``number`` and all later rounds added to a sweep stage."""
     loop = state.loops[state.loop_of(stage) or ""]
     return [point for one in loop.rounds if one.number >= number for point in one.points]
@@ -262,23 +268,27 @@ def _keeps_round(amendment: Amendment, number: int) -> bool:
     return amendment.from_round is not None and number < amendment.from_round
 
 
-def _is_computed_anew(state: Workflow, amendment: Amendment, stages: Iterable[str]) -> bool:
+def _is_recomputation_required(
+    state: Workflow, amendment: Amendment, stages: Iterable[str]
+) -> bool:
     """Return whether an amendment requires that one of the stages is computed again."""
     if amendment.record is not None or not {*stages} & {*amendment.invalidated_stages}:
         return False
     if amendment.kind in ("stage_insert", "stage_skip"):
         return True
-    changes = {id_: rewired_fields(change) for id_, change in amendment.rewired.items()}
+    changes = {id_: collect_changes_by_field(change) for id_, change in amendment.rewired.items()}
     if amendment.stage is not None:
         changes[amendment.stage] = amendment.changes
     return any(
-        not _is_of_verdict(state, id_, field, change)
+        not _can_keep_tasks_after_change(state, id_, field, change)
         for id_, fields in changes.items()
         for field, change in fields.items()
     )
 
 
-def _is_of_verdict(state: Workflow, stage: str, field: str, change: Mapping[str, Any]) -> bool:
+def _can_keep_tasks_after_change(
+    state: Workflow, stage: str, field: str, change: Mapping[str, Any]
+) -> bool:
     """Return whether the change of a field needs no new computation of finished tasks.
 
     Such a change affects only the points of the stage or the check of its results.
@@ -295,5 +305,5 @@ def better_direction(draft: Workflow, metric: str) -> str:
     Return an empty string if the plan does not define it.
     """
     stage, _, name = metric.rpartition(".")
-    known = metrics_of(draft.stages[stage].parameters) if stage in draft.stages else {}
+    known = parse_valid_metrics(draft.stages[stage].parameters) if stage in draft.stages else {}
     return known[name].better if name in known else ""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from lifecycle.event import Event
-from lifecycle.state.basis import basis_of, cores
+from lifecycle.state.basis import compute_basis_digest, cores_per_task
 from lifecycle.state.status import ACTIVE, Status
 from lifecycle.state.workflow import PLAN, Amendment, Attempt, Session, Stage, Workflow
 from lifecycle.words.document import (
@@ -40,17 +40,17 @@ def consent_of(event: Event) -> dict[str, Any]:
     return {**agreed, **({"database_user": user} if user is not None else {})}
 
 
-def workflow_of(document: dict[str, Any]) -> Workflow:
+def build_imported_workflow(document: dict[str, Any]) -> Workflow:
     """Return the state that a workflow document (an imported state file) describes.
 
     Fields that are missing or null get their default values.
     """
     state = Workflow(id=document["workflow_id"], created="", updated="")
-    apply_document(state, document)
+    replace_state_from_document(state, document)
     return state
 
 
-def apply_document(draft: Workflow, document: dict[str, Any]) -> None:
+def replace_state_from_document(draft: Workflow, document: dict[str, Any]) -> None:
     """Replace the state by the contents of a workflow document.
 
     The position in the log and the root folder do not change.
@@ -70,11 +70,11 @@ def apply_document(draft: Workflow, document: dict[str, Any]) -> None:
     draft.session = _build_session(config or default_session_config())
     draft.default_backend = given.get("default_backend", "local")
     draft.backend_profiles = given.get("backend_profiles", {})
-    draft.stages = {entry["id"]: stage_of(entry) for entry in given["stages"]}
+    draft.stages = {entry["id"]: build_imported_stage(entry) for entry in given["stages"]}
     draft.extra = {k: v for k, v in document.items() if k not in WORKFLOW_FIELDS}
 
 
-def stage_of(entry: dict[str, Any]) -> Stage:
+def build_imported_stage(entry: dict[str, Any]) -> Stage:
     """Return the stage that an entry in the ``stages`` of a workflow document describes."""
     known = {k: v for k, v in entry.items() if k in STAGE_FIELDS and v is not None}
     known["status"] = Status(known.get("status", "pending"))
@@ -103,14 +103,14 @@ def _build_imported_amendments(records: list[dict[str, Any]]) -> dict[str, Amend
 def _build_session(config: dict[str, Any]) -> Session:
     """Return the session that the ``session_config`` of a state file describes."""
     return Session(
-        count=int(_read_number(config.get("session_count"))),
+        count=int(_positive_number_or_zero(config.get("session_count"))),
         id=config.get("session_id"),
-        cost=_read_number(config.get("session_cost")),
+        cost=_positive_number_or_zero(config.get("session_cost")),
         exit_reason=config.get("exit_reason"),
     )
 
 
-def _read_number(found: Any) -> float:
+def _positive_number_or_zero(found: Any) -> float:
     """Return the value if it is a positive number in the allowed range, otherwise 0."""
     is_number = isinstance(found, int | float) and not isinstance(found, bool)
     return found if is_number and 0 < found <= MAX_COUNT // 2 else 0
@@ -121,7 +121,7 @@ def is_part_of_import(draft: Workflow, event: Event) -> bool:
     return event.version <= draft.import_end
 
 
-def fold_state(draft: Workflow, event: Event) -> None:
+def fold_imported_state(draft: Workflow, event: Event) -> None:
     """Replace the state by an imported version of the state file.
 
     wfctl continues from the last imported version.
@@ -131,15 +131,15 @@ def fold_state(draft: Workflow, event: Event) -> None:
     document: dict[str, Any] = restore_key_order(
         event.data["document"], event.data.get("layout", {})
     )
-    apply_document(draft, document)
+    replace_state_from_document(draft, document)
     draft.source = document
     draft.spelling = dict(event.data.get("spelling", {}))
     if event.version == draft.import_end:
         for stage in draft.stages.values():
-            _take_over(stage, event)
+            _add_attempt_to_imported_stage(stage, event)
 
 
-def _take_over(stage: Stage, event: Event) -> None:
+def _add_attempt_to_imported_stage(stage: Stage, event: Event) -> None:
     """Add an attempt to an imported stage that was running.
 
     If wfctl launched the attempt before its log was lost, treat it like any other attempt.
@@ -171,7 +171,7 @@ def _take_over(stage: Stage, event: Event) -> None:
     stage.attempts = [attempt]
 
 
-def fold_line(draft: Workflow, event: Event) -> None:
+def fold_imported_line(draft: Workflow, event: Event) -> None:
     """Apply the changes of status in an imported log line, without checking the transitions."""
     if not is_part_of_import(draft, event):
         return
@@ -243,7 +243,11 @@ def _fold_attempt_started(draft: Workflow, stage: Stage, event: Event) -> None:
     stage.outputs, stage.found_outputs = stage.declared_outputs, False
     stage.reused, stage.is_rejudged = None, False
     known: dict[str, Any] = {name: data[name] for name in _BEGUN if name in data}
-    known |= {"basis": basis_of(draft, stage), "event": event.hash, "plan": draft.version}
+    known |= {
+        "basis": compute_basis_digest(draft, stage),
+        "event": event.hash,
+        "plan": draft.version,
+    }
     loop = draft.loops.get(draft.loop_of(stage.id) or "")
     known |= {"round": 0 if loop is None else loop.round.number}
     known |= {"charged": _compute_charge_to_mandates(draft, stage, data.get("tasks"))}
@@ -289,7 +293,7 @@ def _compute_charge_to_mandates(draft: Workflow, stage: Stage, tasks: int | None
     if not names:
         return {}
     count = 1 if tasks is None else tasks
-    each = cores(draft, stage)
+    each = cores_per_task(draft, stage)
     most = count * each * ((time_limit(stage.parameters) or 0) + GRACE)
     return {
         "mandates": names,
@@ -399,7 +403,7 @@ def _fold_attempt_event(draft: Workflow, stage: Stage, event: Event) -> None:
                 attempt.stopped_at = event.occurred_at
             case "attempt.left":
                 attempt.left = data["files"]
-                exchanged = [*_exchanged_scripts(attempt), *data.get("exchanged", [])]
+                exchanged = [*_find_scripts_changed_by_job(attempt), *data.get("exchanged", [])]
                 attempt.exchanged = list(dict.fromkeys(exchanged))
             case "leftovers.freed":
                 attempt.left = [one for one in attempt.left if one["path"] not in data["files"]]
@@ -409,10 +413,10 @@ def _fold_attempt_event(draft: Workflow, stage: Stage, event: Event) -> None:
                 known |= {"ended": data.get("ended", 0), "failures": data.get("failures", [])}
                 lists = {name: data.get(name, []) for name in ("journals", "edited", "late")}
                 attempt.tasks = {**known, "record": data.get("record"), **lists}
-                _drop_kept_tasks(stage, attempt, data["total"])
+                _forget_kept_task_decisions(stage, attempt, data["total"])
 
 
-def _exchanged_scripts(attempt: Attempt) -> list[str]:
+def _find_scripts_changed_by_job(attempt: Attempt) -> list[str]:
     """Return the scripts of an attempt whose contents its job changed.
 
     Only files that are recorded as scripts are compared, because a job may write to other files.
@@ -423,7 +427,7 @@ def _exchanged_scripts(attempt: Attempt) -> list[str]:
     return [path for path, digest in left.items() if digest != recorded.get(path, digest)]
 
 
-def _drop_kept_tasks(stage: Stage, attempt: Attempt, total: int) -> None:
+def _forget_kept_task_decisions(stage: Stage, attempt: Attempt, total: int) -> None:
     """Forget earlier decisions to keep finished tasks, if this attempt computes all tasks again."""
     if attempt.tasks_given != total:
         return

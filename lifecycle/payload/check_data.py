@@ -26,7 +26,7 @@ from lifecycle.words.values import (
     RANGES_PATTERN,
     REPORT_PATTERN,
     STAGE_PATTERN,
-    find_excess,
+    find_exceeded_limit,
 )
 
 Schema = Mapping[str, Any]
@@ -79,14 +79,16 @@ def _shape_rows() -> dict[str, list[str]]:
     return {name: fields for name, *fields in rows}
 
 
-def find_misfit(type_: str, data: Any) -> str | None:
+def fill_defaults_and_find_misfit(type_: str, data: Any) -> str | None:
     """Return the reason why an event's data does not match its type, or None if it does.
 
     Default values of missing fields are added to ``data``.
     """
     try:
         is_known = type_ in _shape_rows() and "." in type_  # other names are parts of data
-        return (_compile_shape(type_)(data) if is_known else None) or find_excess(type_, data)
+        return (_compile_shape(type_)(data) if is_known else None) or find_exceeded_limit(
+            type_, data
+        )
     except RecursionError:
         return "expected values that are not nested so deeply"
 
@@ -236,7 +238,10 @@ def _make_object_check(rows: list[str]) -> Check:
     def check(value: Any) -> str | None:
         if not isinstance(value, dict):
             return f"expected an object, {_format_found(value)}"
-        if value.keys() != names and (why := _fill_in_defaults(value, names, given)) is not None:
+        if (
+            value.keys() != names
+            and (why := _fill_defaults_and_find_problem(value, names, given)) is not None
+        ):
             return why
         for name, one in checks:
             why = one(value[name])
@@ -247,7 +252,7 @@ def _make_object_check(rows: list[str]) -> Check:
     return check
 
 
-def _fill_in_defaults(
+def _fill_defaults_and_find_problem(
     value: dict[str, Any], names: AbstractSet[str], given: Mapping[str, str]
 ) -> str | None:
     """Add default values for missing optional fields.

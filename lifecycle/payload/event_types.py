@@ -9,19 +9,19 @@ from typing import Any, NamedTuple
 from lifecycle.payload.data_shapes import SHAPES
 
 
-def add_check_findings(data: dict[str, Any]) -> dict[str, Any]:
+def add_empty_check_findings(data: dict[str, Any]) -> dict[str, Any]:
     """Add an empty list of findings to each check in the data of version 1."""
     checks = [{"findings": [], **check} for check in data.get("checks", [])]
     return {**data, "checks": checks}
 
 
-def add_failure_fields(data: dict[str, Any]) -> dict[str, Any]:
+def add_empty_failure_fields(data: dict[str, Any]) -> dict[str, Any]:
     """Add empty diagnosis fields to the data of a failed stage in version 1."""
     new: dict[str, Any] = {"category": None, "because": None, "stop": False, "outputs": []}
-    return {**new, **add_check_findings(data)}
+    return {**new, **add_empty_check_findings(data)}
 
 
-def add_round_to_grounds(data: dict[str, Any]) -> dict[str, Any]:
+def add_empty_round_to_grounds(data: dict[str, Any]) -> dict[str, Any]:
     """Add an empty round number to the grounds (the digests on which a result rests)."""
     grounds = data.get("rests_on")
     return {**data, "rests_on": grounds and {**grounds, "round": None}}
@@ -83,19 +83,19 @@ _LIFTED: Mapping[str, tuple[Upcaster, ...]] = {
         _upcast_with_defaults(approved_by=None, proof={}, rests_on=None),
         _upcast_with_defaults(metrics=[]),
         _upcast_with_defaults(deleted=[]),
-        add_round_to_grounds,
+        add_empty_round_to_grounds,
     ),
     "session.started": (_upcast_with_defaults(driven=False, environment=None, report=None),),
     "stage.completed": (
-        add_check_findings,
+        add_empty_check_findings,
         _upcast_with_defaults(rests_on=None),
         _upcast_with_defaults(metrics=[]),
-        add_round_to_grounds,
+        add_empty_round_to_grounds,
         _upcast_with_defaults(check_files={}),
     ),
     "stage.computed": (_upcast_with_defaults(resources={}),),
     "stage.failed": (
-        add_failure_fields,
+        add_empty_failure_fields,
         _upcast_with_defaults(output=None),
         _upcast_with_defaults(metrics=[], resources={}),
         _upcast_with_defaults(check_files={}),

@@ -18,7 +18,7 @@ from lifecycle.payload.base import (
     Whole,
     string_constraints,
 )
-from lifecycle.words.values import MAX_COUNT, MAX_TASKS, find_misplaced_task
+from lifecycle.words.values import MAX_COUNT, MAX_TASKS, find_task_range_problem
 
 #: A set of numbers in compact form, such as 0-99,103.
 Ranges = Annotated[str, string_constraints("ranges")]
@@ -388,7 +388,7 @@ class TasksObserved(AttemptPayload):
 
     @model_validator(mode="after")
     def _of_its_tasks(self) -> Self:
-        why = find_misplaced_task(self.__dict__)
+        why = find_task_range_problem(self.__dict__)
         if why is not None:
             raise PydanticCustomError("places", "{why}", {"why": why})
         return self

@@ -10,9 +10,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from lifecycle.plan.fields import find_doubtful_parameters
-from lifecycle.state.conditions import partners_of
-from lifecycle.state.effort import HOUR, of_a_round
-from lifecycle.state.session_budget import budget_of, estimate, is_beyond
+from lifecycle.state.conditions import find_point_source_stages
+from lifecycle.state.effort import HOUR, compute_round_cost
+from lifecycle.state.session_budget import (
+    estimate_stage_cost,
+    is_over_session_budget,
+    maximum_session_cost,
+)
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import VERIFY_PARAMETERS
 from lifecycle.sweeps.parameters import PARAMETERS_OF_WFCTL
@@ -41,7 +45,7 @@ def list_advice(state: Workflow, scripts: str = "") -> list[str]:
         for line in (
             *find_doubtful_parameters({"id": stage.id, "parameters": stage.parameters}),
             *_find_commands_that_are_not_text(stage),
-            *_carriage_returns(stage),
+            *_find_windows_line_endings(stage),
             *_find_missing_verify(stage),
             *_find_unusable_values(state, stage, scripts),
             *_find_verify_only_parameters(stage, scripts),
@@ -50,7 +54,7 @@ def list_advice(state: Workflow, scripts: str = "") -> list[str]:
     return [*found, *_find_low_loop_limits(state), *_find_budget_stops(state)]
 
 
-def group_parameters(parameters: Mapping[str, Any]) -> dict[str, list[str]]:
+def group_parameters_by_consumer(parameters: Mapping[str, Any]) -> dict[str, list[str]]:
     """Return the names of a stage's parameters, grouped by their user.
 
     The groups are "wfctl", "command", and "verify" for parameters that only the verify commands
@@ -69,7 +73,7 @@ def _find_commands_that_are_not_text(stage: Stage) -> Iterator[str]:
             yield f"{stage.id}: parameters.{name} is {value!r}, not a string; bash runs `{value}`"
 
 
-def _carriage_returns(stage: Stage) -> Iterator[str]:
+def _find_windows_line_endings(stage: Stage) -> Iterator[str]:
     """Yield advice for each command that has Windows line endings."""
     for name in (*_COMMANDS, "verify"):
         lines = str(stage.parameters.get(name) or "").split("\n")
@@ -105,7 +109,7 @@ def _find_unusable_values(state: Workflow, stage: Stage, scripts: str) -> Iterat
                     f"{stage.id}: parameters.{name} uses ${_PREFIX}{asked}, which has no value "
                     f"when {of} runs; values exist for {_format_names(known)}"
                 )
-    if "command" not in commands or _is_used(None, scripts):
+    if "command" not in commands or _is_parameter_used(None, scripts):
         return
     for name in sorted((names or set()) - PARAMETERS_OF_WFCTL - _READ_BY_AGENTS):
         verify = str(stage.parameters.get("verify") or "")
@@ -113,7 +117,7 @@ def _find_unusable_values(state: Workflow, stage: Stage, scripts: str) -> Iterat
         # The key of a task and the folder of its partner contain all values of the map. A command
         # that uses the key therefore uses every value.
         by_key = _is_map_value(stage, name) and any(key in text for text in texts for key in _KEYS)
-        if not by_key and not any(_is_used(name, text) for text in texts):
+        if not by_key and not any(_is_parameter_used(name, text) for text in texts):
             of = (
                 f"the value {name} of the map"
                 if _is_map_value(stage, name)
@@ -132,10 +136,10 @@ def _find_verify_only_parameters(stage: Stage, scripts: str) -> Iterator[str]:
         for names in (("command",), ("verify", "task_verify"))
     )
     others = f"{command} {scripts}"
-    if not command or _is_used(None, others):
+    if not command or _is_parameter_used(None, others):
         return
     for name in (name for name in stage.parameters if name not in PARAMETERS_OF_WFCTL):
-        if _is_used(name, judging) and not _is_used(name, others):
+        if _is_parameter_used(name, judging) and not _is_parameter_used(name, others):
             yield (
                 f"{stage.id}: only a verify command uses {_PREFIX}{name}, but a new value makes "
                 f"wfctl compute the stage again. If you move {name} to "
@@ -154,7 +158,7 @@ def _value_names(state: Workflow, stage: Stage) -> set[str] | None:
         for name, value in stage.work.command_parameters.items()
         if isinstance(value, str | int | float) and name not in _COMMANDS and name != "verify"
     }
-    of_points = [stage, *partners_of(state, stage)][-1].work.value_names()
+    of_points = [stage, *find_point_source_stages(state, stage)][-1].work.value_names()
     return None if of_points is None else own | of_points
 
 
@@ -169,7 +173,7 @@ def _find_parameters_without_default(text: str) -> set[str]:
     return {one[1] or one[2] for one in found if one[1] or one[3] not in ("-", ":", "+", "=", "?")}
 
 
-def _is_used(name: str | None, text: str) -> bool:
+def _is_parameter_used(name: str | None, text: str) -> bool:
     """Return whether the text of a script or command uses the parameter ``name``.
 
     If ``name`` is None, return whether the text builds names of parameters at run time, for example
@@ -192,17 +196,17 @@ def _find_low_loop_limits(state: Workflow) -> Iterator[str]:
         listed = state.stages[loop.points].work.listed_points()
         if not listed:
             continue
-        first = of_a_round(state, loop, len(listed))
-        more = of_a_round(state, loop, loop.each or 1)
-        said = [*_too_few("tasks", loop, loop.tasks, first[0], more[0])]
+        first = compute_round_cost(state, loop, len(listed))
+        more = compute_round_cost(state, loop, loop.each or 1)
+        said = [*_advise_on_low_loop_limit("tasks", loop, loop.tasks, first[0], more[0])]
         if first[1] is not None and more[1] is not None:
             hours = first[1] / HOUR, more[1] / HOUR
-            said += _too_few("core_hours", loop, loop.core_hours, *hours)
+            said += _advise_on_low_loop_limit("core_hours", loop, loop.core_hours, *hours)
         if said:
             yield f"rounds.{name}: {'; '.join(said)}"
 
 
-def _too_few(
+def _advise_on_low_loop_limit(
     field: str, loop: LoopDefinition, limit: float | None, first: float, more: float
 ) -> Iterator[str]:
     """Yield advice if a limit of a loop is too low for all its rounds.
@@ -228,16 +232,16 @@ def _find_budget_stops(state: Workflow) -> Iterator[str]:
     These are stages whose cost alone exceeds the budget. Without such a stage, name the stage
     before which `wfctl run` will stop.
     """
-    budget = left = budget_of(state)
-    beyond = [stage for stage in state.stages.values() if is_beyond(state, stage)]
+    budget = left = maximum_session_cost(state)
+    beyond = [stage for stage in state.stages.values() if is_over_session_budget(state, stage)]
     for stage in beyond:
         yield (
             f"{stage.id}: no session can start the stage, because its estimated cost "
-            f"{estimate(state, stage):g} is above the session budget {budget:g}. Increase "
+            f"{estimate_stage_cost(state, stage):g} is above the session budget {budget:g}. Increase "
             "session_config.session_budget"
         )
     for stage in state.stages.values() if not beyond else ():
-        left -= estimate(state, stage)
+        left -= estimate_stage_cost(state, stage)
         if left < 0:
             yield (
                 f"the session budget of {budget:g} is used up before {stage.id} starts. Run "

@@ -21,26 +21,26 @@ from lifecycle.sweeps.work import Work, build_work
 from lifecycle.words.document import (
     STAGE_FIELDS,
     WORKFLOW_FIELDS,
+    convert_named_paths_to_lists,
     default_profiles,
     default_session_config,
-    layout_of,
-    list_named_paths,
+    record_key_order,
 )
 from lifecycle.words.environments import find_environment_problems as problems_of_variables
-from lifecycle.words.mandates import MANDATES, limit_problems, mandate_problems
+from lifecycle.words.mandates import MANDATES, mandate_problems, time_limit_problems
 from lifecycle.words.metrics import (
     RESULTS,
     find_malformed_results,
-    is_output,
+    is_metric_file_output,
     metric_problems,
+    parse_result_entries,
     resolve_result,
-    results_of,
 )
 from lifecycle.words.rounds import ROUNDS
 from lifecycle.words.values import (
     ID_PATTERN,
-    explain_misfit,
     explain_unfit_stage_id,
+    explain_validation_error,
     stage_number,
 )
 
@@ -107,7 +107,7 @@ def build_creation_payload(plan: Any, *, created: str, **facts: Any) -> Workflow
         raise InvalidPlan(problems)
     document = _build_document(model, created)
     purpose = document.pop("purpose", None)
-    found = layout_of(document)
+    found = record_key_order(document)
     # The order of keys is recorded only for objects whose key order is free.
     free = {k: keys for k, keys in found.items() if not re.fullmatch(r"(/stages/\d+)?", k)}
     return WorkflowCreated(
@@ -150,7 +150,7 @@ def complete_stage_definition(definition: dict[str, Any]) -> dict[str, Any]:
     Raises `InvalidPlan`.
     """
     try:
-        model = PlannedStage.model_validate(list_named_paths(definition)[0])
+        model = PlannedStage.model_validate(convert_named_paths_to_lists(definition)[0])
     except ValidationError as error:
         raise InvalidPlan([_format_error(e) for e in error.errors()]) from error
     unfit = explain_unfit_stage_id(model.id)
@@ -158,7 +158,7 @@ def complete_stage_definition(definition: dict[str, Any]) -> dict[str, Any]:
     problems += [] if unfit is None else [f"id: {unfit}"]
     if problems:
         raise InvalidPlan(problems)
-    return _sort_fields({**model.model_dump(mode="json"), "status": "pending"}, STAGE_FIELDS)
+    return _move_fields_first({**model.model_dump(mode="json"), "status": "pending"}, STAGE_FIELDS)
 
 
 def _validate_plan(plan: Any) -> Plan:
@@ -168,7 +168,7 @@ def _validate_plan(plan: Any) -> Plan:
     try:
         stages = plan.get("stages")
         if isinstance(stages, list):
-            plan = {**plan, "stages": [list_named_paths(stage)[0] for stage in stages]}
+            plan = {**plan, "stages": [convert_named_paths_to_lists(stage)[0] for stage in stages]}
         return Plan.model_validate(plan)
     except ValidationError as error:
         raise InvalidPlan([_format_error(e) for e in error.errors()]) from error
@@ -179,13 +179,15 @@ def _format_error(error: Any) -> str:
     place = ""
     for step in error["loc"]:
         place += f"[{step}]" if isinstance(step, int) else f".{step}" if place else str(step)
-    return f"{place}: {explain_misfit(error)}"
+    return f"{place}: {explain_validation_error(error)}"
 
 
 def _build_document(model: Plan, created: str) -> dict[str, Any]:
     """Return the initial state document of a new workflow."""
     dumped = model.model_dump(mode="json")
-    stages = [_sort_fields({**one, "status": "pending"}, STAGE_FIELDS) for one in dumped["stages"]]
+    stages = [
+        _move_fields_first({**one, "status": "pending"}, STAGE_FIELDS) for one in dumped["stages"]
+    ]
     config = {**default_session_config(), **dumped["session_config"]}
     document = {**dumped, "stages": stages, "session_config": config}
     document["created"] = document["updated"] = created
@@ -193,10 +195,10 @@ def _build_document(model: Plan, created: str) -> dict[str, Any]:
     for name in (RESULTS, MANDATES, ROUNDS):
         if document[name] is None:
             del document[name]
-    return _sort_fields(document, WORKFLOW_FIELDS)
+    return _move_fields_first(document, WORKFLOW_FIELDS)
 
 
-def _sort_fields(values: dict[str, Any], fields: tuple[str, ...]) -> dict[str, Any]:
+def _move_fields_first(values: dict[str, Any], fields: tuple[str, ...]) -> dict[str, Any]:
     """Return the dictionary with the given fields first, in the given order."""
     known = {field: values[field] for field in fields if field in values}
     return known | values
@@ -338,20 +340,20 @@ def _find_metric_problems(plan: Plan) -> Iterator[str]:
         for problem in metric_problems(stage.parameters):
             yield f"{stage.id}.{problem}"
         for name, metric in stage.work.output_metrics.items() if stage.outputs else ():
-            if not is_output(stage.id, stage.outputs, metric):
+            if not is_metric_file_output(stage.id, stage.outputs, metric):
                 yield (
                     f"{stage.id}.parameters.metrics.{name}: {metric.path} is not an output of the "
                     f"stage (outputs: {', '.join(stage.outputs)}); name the file in `outputs`, or "
                     "choose a file from there"
                 )
-    for text in results_of(plan.results):
+    for text in parse_result_entries(plan.results):
         yield from _find_result_problems(plan, text)
 
 
 def _find_limit_problems(plan: Plan) -> Iterator[str]:
     """Yield the problems of time limits, sizes, mandates and loops."""
     for stage in plan.stages:
-        yield from (f"{stage.id}.{problem}" for problem in limit_problems(stage.parameters))
+        yield from (f"{stage.id}.{problem}" for problem in time_limit_problems(stage.parameters))
         yield from (
             f"{stage.id}.{problem}" for problem in variables.find_variable_problems(stage.work)
         )

@@ -11,7 +11,7 @@ from lifecycle.payload.models import StageId
 from lifecycle.plan.document import RelativePath, WorkflowId
 from lifecycle.state.conditions import find_cycle
 from lifecycle.state.status import Status
-from lifecycle.words.values import explain_misfit, explain_unfit_stage_id
+from lifecycle.words.values import explain_unfit_stage_id, explain_validation_error
 
 Problem = tuple[str, str]
 """JSON pointer of a value, and the problem of the value."""
@@ -105,7 +105,7 @@ def _format_problem(found: Any) -> Problem:
     steps = [str(step).replace("~", "~0").replace("/", "~1") for step in found["loc"]]
     if found["type"] == "missing":
         return "".join(f"/{step}" for step in steps[:-1]), f"{steps[-1]} is missing"
-    return "".join(f"/{step}" for step in steps), explain_misfit(found)
+    return "".join(f"/{step}" for step in steps), explain_validation_error(found)
 
 
 def _find_stage_problems(stages: list[dict[str, Any]]) -> list[Problem]:

@@ -7,16 +7,16 @@ from typing import Any
 
 from lifecycle.sweeps.points import UnusableMap
 from lifecycle.words.mandates import find_missing_time_limits
-from lifecycle.words.metrics import metrics_of
+from lifecycle.words.metrics import parse_valid_metrics
 from lifecycle.words.rounds import (
     AGENT,
     ROUNDS,
     LoopCriterion,
     LoopDefinition,
     build_loop,
-    envelope_of,
     find_malformed_loop_parts,
     find_values_outside_envelope,
+    loop_limits_as_mandate,
 )
 
 
@@ -46,10 +46,10 @@ def _find_loop_problems(loop: LoopDefinition, known: Mapping[str, Any]) -> Itera
     yield from (f"stages: no stage {id_!r}" for id_ in missing)
     if missing:
         return
-    yield from find_missing_time_limits(envelope_of(loop), known)
+    yield from find_missing_time_limits(loop_limits_as_mandate(loop), known)
     yield from _find_connection_problems(loop, known)
     yield from _find_first_point_problems(loop, known)
-    if not loop.asks_somebody and (
+    if not loop.has_external_proposer and (
         loop.asked not in loop.stages or loop.ask not in known[loop.asked].outputs
     ):
         yield (
@@ -120,7 +120,7 @@ def _find_criterion_problems(
 ) -> Iterator[str]:
     """Yield the reasons why a stopping criterion of a loop cannot be evaluated."""
     stage, _, name = until.metric.rpartition(".")
-    metrics = metrics_of(known[stage].parameters) if stage in loop.stages else {}
+    metrics = parse_valid_metrics(known[stage].parameters) if stage in loop.stages else {}
     metric = metrics.get(name)
     if metric is None:
         yield (

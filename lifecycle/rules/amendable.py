@@ -65,7 +65,7 @@ def changeable_fields(kind: str, stage: str | None) -> frozenset[str]:
     return WORKFLOW_FIELDS if kind == "parameter_change" else frozenset()
 
 
-def kind_of_changes(fields: Iterable[str]) -> str:
+def required_amendment_type(fields: Iterable[str]) -> str:
     """Return the amendment type that is needed to change all of the given fields."""
     return "criteria_change" if set(fields) == _CRITERIA else "parameter_change"
 
@@ -75,7 +75,7 @@ def changeable_fields_of_other_stages(kind: str) -> frozenset[str]:
     return AMENDABLE_STAGE_FIELDS if kind == PLAN_CHANGE else frozenset({"depends_on", "inputs"})
 
 
-def complete_changes(target: Workflow | Stage, changes: Mapping[str, Any]) -> dict[str, Any]:
+def fill_in_old_values(target: Workflow | Stage, changes: Mapping[str, Any]) -> dict[str, Any]:
     """Return the changes with the current value of each field filled in as ``old``.
 
     Raises `StaleAmendment` if a given ``old`` value differs from the field's value, and
@@ -89,14 +89,14 @@ def complete_changes(target: Workflow | Stage, changes: Mapping[str, Any]) -> di
         value = getattr(target, field)
         if field in KEYED:
             found[field] = {
-                k: _complete_leaf(f"{field}.{k}", value, k, leaf) for k, leaf in change.items()
+                k: _fill_in_old_value(f"{field}.{k}", value, k, leaf) for k, leaf in change.items()
             }
         else:
-            found[field] = _complete_leaf(field, {field: value}, field, change)
+            found[field] = _fill_in_old_value(field, {field: value}, field, change)
     return found
 
 
-def check_fits(target: Workflow | Stage, changes: Mapping[str, Any]) -> None:
+def check_old_values(target: Workflow | Stage, changes: Mapping[str, Any]) -> None:
     """Raise `StaleAmendment` unless every recorded ``old`` value equals the field's value."""
     for field, change in changes.items():
         value = getattr(target, field)
@@ -127,10 +127,10 @@ def find_malformed_changes(changes: Mapping[str, Any]) -> Iterator[str]:
                 )
 
 
-def _complete_leaf(place: str, there: Mapping[str, Any], key: str, leaf: Leaf) -> Leaf:
+def _fill_in_old_value(place: str, there: Mapping[str, Any], key: str, leaf: Leaf) -> Leaf:
     """Return the change of one key with its ``old`` value filled in.
 
-    Raises the errors of `complete_changes`.
+    Raises the errors of `fill_in_old_values`.
     """
     found = _render_value(there, key)
     if "old" in leaf and _render_value(leaf, "old") != found:
@@ -150,7 +150,7 @@ def _render_value(values: Mapping[str, Any], key: str) -> str:
     return json.dumps(values[key], sort_keys=True, ensure_ascii=False)
 
 
-def changes_of(
+def build_changes_from_paths(
     target: Workflow | Stage, settings: Mapping[str, Any], taken: tuple[str, ...] = ()
 ) -> dict[str, Any]:
     """Return the changes that set dotted paths to values and remove the paths in ``taken``.
@@ -160,7 +160,7 @@ def changes_of(
     Raises `InvalidAmendment` if the target does not have the path.
     """
     if isinstance(target, Stage):
-        _check_fields_of_stage((*settings, *taken))
+        _check_no_workflow_only_field((*settings, *taken))
     changes: dict[str, Any] = {}
     for path, value in settings.items():
         _add_change(target, changes, path.split("."), value)
@@ -188,7 +188,7 @@ def _explain_unsettable_path(target: Workflow | Stage, path: list[str]) -> str:
     )
 
 
-def _check_fields_of_stage(paths: Iterable[str]) -> None:
+def _check_no_workflow_only_field(paths: Iterable[str]) -> None:
     """Raise `InvalidAmendment` if a path names a field that only a workflow has."""
     of_workflow = WORKFLOW_FIELDS - AMENDABLE_STAGE_FIELDS
     problems = [

@@ -12,18 +12,23 @@ from lifecycle.errors import (
     StaleAmendment,
     UnknownAmendment,
 )
-from lifecycle.fold.evolve import apply_amendment, build_amendment, version_after
-from lifecycle.fold.rounds import repeated_points
+from lifecycle.fold.evolve import apply_amendment, build_amendment, plan_version_after_approval
+from lifecycle.fold.rounds import find_new_point_problems
 from lifecycle.payload import models as p
 from lifecycle.rules import amendable
 from lifecycle.rules.grounds import stage_definition
-from lifecycle.rules.impact import Impact, find_reopened_loops, impact_of, reach_of
+from lifecycle.rules.impact import (
+    Impact,
+    compute_amendment_reach,
+    compute_approval_impact,
+    find_reopened_loops,
+)
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import PLAN_CHANGE, Amendment, Stage, Workflow
-from lifecycle.words.document import rewired_fields
+from lifecycle.words.document import collect_changes_by_field
 from lifecycle.words.mandates import MANDATES
 from lifecycle.words.metrics import RESULTS, find_malformed_results
-from lifecycle.words.rounds import ROUNDS, loops_of
+from lifecycle.words.rounds import ROUNDS, parse_valid_loops
 from lifecycle.words.values import is_placeholder, stage_number
 from wording import FirstReasons
 
@@ -86,7 +91,7 @@ def _find_forbidden_changes(asked: p.AmendmentProposed | Amendment, rewires: boo
         )
     others = amendable.changeable_fields_of_other_stages(kind)
     for id_, change in asked.rewired.items():
-        for field in sorted(set(rewired_fields(change)) - others):
+        for field in sorted(set(collect_changes_by_field(change)) - others):
             yield (
                 f"{id_}.{field}: an amendment of the type {kind} can change only "
                 f"{', '.join(sorted(others))} in other stages"
@@ -149,21 +154,21 @@ def _complete_proposal(state: Workflow, command: p.AmendmentProposed) -> p.Amend
     number = max((int(n) for n in numbers if n.isdecimal()), default=0) + 1
     known: dict[str, Any] = {
         "amendment": f"amend-{number}",
-        "changes": amendable.complete_changes(target, command.changes),
+        "changes": amendable.fill_in_old_values(target, command.changes),
         "rewired": {},
     }
     if command.insert is not None:
         known |= _build_insertion(state, command, command.insert)
     if command.kind == PLAN_CHANGE:
         for id_, change in command.rewired.items():
-            found = amendable.complete_changes(state.stage(id_), rewired_fields(change))
+            found = amendable.fill_in_old_values(state.stage(id_), collect_changes_by_field(change))
             known["rewired"][id_] = {**found.pop("depends_on", {}), **found}
     elif command.kind == "stage_skip":
         known["rewired"] = _rewire_dependents_of_skipped(state, command)
     return command.model_copy(update=known)
 
 
-def _id_of_inserted(state: Workflow, definition: dict[str, Any]) -> str:
+def _choose_inserted_stage_id(state: Workflow, definition: dict[str, Any]) -> str:
     """Return the id of an inserted stage: the given name, or the next stage number.
 
     Raises `InvalidAmendment` if the name is used or not allowed.
@@ -191,7 +196,7 @@ def _build_insertion(
 
     The other stages change their dependencies. Raises `InvalidAmendment`.
     """
-    id_ = _id_of_inserted(state, definition)
+    id_ = _choose_inserted_stage_id(state, definition)
     try:
         from lifecycle.plan.document import complete_stage_definition  # imports the plan models
 
@@ -207,13 +212,15 @@ def _build_insertion(
     if not 0 <= place <= len(order):
         raise InvalidAmendment([f"place: expected 0 to {len(order)}, found {place}"])
     rewired = {
-        s.id: _build_rewiring(s, _put_new_stage_first(s.depends_on, new["depends_on"], id_))
+        s.id: _build_dependency_change(
+            s, _add_new_stage_to_dependencies(s.depends_on, new["depends_on"], id_)
+        )
         for s in dependents
     }
     return {"insert": new, "place": place, "rewired": rewired}
 
 
-def _put_new_stage_first(needs: list[str], taken_over: list[str], new: str) -> list[str]:
+def _add_new_stage_to_dependencies(needs: list[str], taken_over: list[str], new: str) -> list[str]:
     """Return the dependencies ``needs`` with a new stage added.
 
     The new stage replaces those dependencies that it takes over (``taken_over``).
@@ -229,7 +236,9 @@ def _rewire_dependents_of_skipped(state: Workflow, command: p.AmendmentProposed)
     skipped = state.stage(str(command.stage))
     return {
         stage.id: {
-            **_build_rewiring(stage, [need for need in stage.depends_on if need != command.stage]),
+            **_build_dependency_change(
+                stage, [need for need in stage.depends_on if need != command.stage]
+            ),
             **_drop_inputs_of_skipped(skipped, stage),
         }
         for stage in state.stages.values()
@@ -249,7 +258,7 @@ def _drop_inputs_of_skipped(skipped: Stage, stage: Stage) -> dict[str, Any]:
     return {} if kept == stage.inputs else {"inputs": {"old": stage.inputs, "new": kept}}
 
 
-def _build_rewiring(stage: Stage, needs: list[str]) -> dict[str, Any]:
+def _build_dependency_change(stage: Stage, needs: list[str]) -> dict[str, Any]:
     """Return the change of the dependencies of a stage."""
     return {"old": stage.depends_on, "new": needs}
 
@@ -260,7 +269,9 @@ def _find_new_definition_problems(state: Workflow, amendment: Amendment) -> Iter
     apply_amendment(changed, amendment)
     from lifecycle.plan.document import definition_problems  # imports the plan models
 
-    then, now = ({**definition_of(one), RESULTS: one.results} for one in (state, changed))
+    then, now = (
+        {**build_definition_to_approve(one), RESULTS: one.results} for one in (state, changed)
+    )
     yield from _find_broken_loops(state, changed)
     yield from _find_from_round_problems(state, amendment)
     for field in (MANDATES, ROUNDS):
@@ -323,7 +334,9 @@ def _find_broken_loops(state: Workflow, changed: Workflow) -> Iterator[str]:
     """Yield a problem for each started loop whose stages or points the amendment would change."""
     for name in (name for name, loop in state.loops.items() if loop.round.number > 1):
         before = state.loop(name)
-        after = loops_of(changed.rounds).get(name, before) if name in changed.rounds else None
+        after = (
+            parse_valid_loops(changed.rounds).get(name, before) if name in changed.rounds else None
+        )
         if after is None:
             yield f"rounds.{name}: the loop has started; `wfctl round stop {name}` ends it"
         elif (after.stages, after.points) != (before.stages, before.points):
@@ -332,7 +345,7 @@ def _find_broken_loops(state: Workflow, changed: Workflow) -> Iterator[str]:
                 "loop has started"
             )
         elif changed.stages[after.points].work.grows_by_rounds:
-            found = repeated_points(changed, after, state.loops[name], [])
+            found = find_new_point_problems(changed, after, state.loops[name], [])
             yield from (f"rounds.{name}: {why}" for why in found)
 
 
@@ -353,7 +366,7 @@ def signer_problems(consent: str, signers: list[str]) -> list[str]:
     return [*missing, *_find_unusable_signers(signers)]
 
 
-def definition_of(state: Workflow) -> dict[str, Any]:
+def build_definition_to_approve(state: Workflow) -> dict[str, Any]:
     """Return the parts of a workflow that a person approves, in the form of a plan."""
     return {
         "workflow_id": state.id,
@@ -379,7 +392,7 @@ def get_open_amendment(state: Workflow, id_: str) -> Amendment:
     return found
 
 
-def check_fits(state: Workflow, amendment: Amendment) -> None:
+def check_amendment_still_applies(state: Workflow, amendment: Amendment) -> None:
     """Raise `StaleAmendment` if the workflow has changed since the amendment was proposed.
 
     Raises `InvalidAmendment` if the amendment breaks the rules of proposals. Only another program
@@ -390,16 +403,16 @@ def check_fits(state: Workflow, amendment: Amendment) -> None:
     problems = [*_find_forbidden_changes(amendment, bool(amendment.rewired))]
     problems += amendable.find_malformed_changes(amendment.changes)
     for change in amendment.rewired.values():
-        problems += amendable.find_malformed_changes(rewired_fields(change))
+        problems += amendable.find_malformed_changes(collect_changes_by_field(change))
     if problems:
         raise InvalidAmendment(problems)
     for id_ in amendment.also:
         state.stage(id_)
-    amendable.check_fits(
+    amendable.check_old_values(
         state.stage(amendment.stage) if amendment.stage else state, amendment.changes
     )
     for id_, change in amendment.rewired.items():
-        amendable.check_fits(state.stage(id_), rewired_fields(change))
+        amendable.check_old_values(state.stage(id_), collect_changes_by_field(change))
     inserted = (amendment.insert or {}).get("id")
     if inserted in state.stages:
         raise StaleAmendment(str(inserted), "not there", "another stage")
@@ -414,10 +427,10 @@ def decide_approval(state: Workflow, command: p.AmendmentApproved) -> Decision:
     They are recorded together in one append.
     """
     amendment = get_open_amendment(state, command.amendment)
-    check_fits(state, amendment)
-    impact = impact_of(state, amendment, command.kept)
+    check_amendment_still_applies(state, amendment)
+    impact = compute_approval_impact(state, amendment, command.kept)
     known = {
-        "version": version_after(state, amendment),
+        "version": plan_version_after_approval(state, amendment),
         "invalidated_stages": list(impact.affected),
     }
     return [command.model_copy(update=known), *_list_consequences(state, amendment, impact)]
@@ -426,7 +439,7 @@ def decide_approval(state: Workflow, command: p.AmendmentApproved) -> Decision:
 def _list_consequences(state: Workflow, amendment: Amendment, impact: Impact) -> Iterator[Payload]:
     """Yield the events that follow from the approval of an amendment."""
     id_ = amendment.id
-    changed = reach_of(state, amendment).after
+    changed = compute_amendment_reach(state, amendment).after
     reopens = bool(amendment.insert or impact.invalidated or find_reopened_loops(state, changed))
     if state.workflow_status == "completed" and reopens:
         yield p.WorkflowReopened(reason=f"{id_} was approved")

@@ -17,23 +17,27 @@ from lifecycle.errors import (
     NoWorkflow,
     Refused,
     UnknownEventType,
-    undecided,
+    build_needs_consent_error,
 )
-from lifecycle.event import DECIDED, State, facts_of
+from lifecycle.event import DECIDED, State, build_unrecorded_events
 from lifecycle.fold.evolve import fold_events
 from lifecycle.payload import models as p
-from lifecycle.payload.check_data import find_misfit
+from lifecycle.payload.check_data import fill_defaults_and_find_misfit
 from lifecycle.payload.event_types import STAGED
 from lifecycle.rules import stages
 from lifecycle.rules.mandates import check_mandates_at_start
-from lifecycle.state.conditions import hindrances
-from lifecycle.state.session_budget import affords, budget_of, charges
+from lifecycle.state.conditions import find_hindrances
+from lifecycle.state.session_budget import (
+    build_cost_charges,
+    can_afford_stage,
+    maximum_session_cost,
+)
 from lifecycle.state.status import BLOCKING, FINISHED, Status, retry_limit
 from lifecycle.state.workflow import Drift, Stage, Workflow
 from lifecycle.words.document import STAGE_FIELDS, WORKFLOW_FIELDS
 from lifecycle.words.mandates import MANDATES
 from lifecycle.words.rounds import ROUNDS
-from lifecycle.words.values import find_oversized_part
+from lifecycle.words.values import find_oversized_event_problem
 
 if TYPE_CHECKING:
     from lifecycle.payload.models import Payload
@@ -49,7 +53,7 @@ FIELDS: Mapping[str, tuple[str, ...]] = {
 _FLAT = frozenset({str, int, bool, type(None)})
 
 
-class FlatCommand:
+class LazyCommand:
     """A command whose pydantic model is loaded only if a rule uses an attribute of the model."""
 
     __slots__ = ("_data", "schema_version", "type")
@@ -72,7 +76,7 @@ class FlatCommand:
         return getattr(model_of(self.type).of(self.as_json()), name)
 
 
-def build_flat_command(type_: str, data: dict[str, Any]) -> FlatCommand | None:
+def build_lazy_command(type_: str, data: dict[str, Any]) -> LazyCommand | None:
     """Return the command without loading its pydantic model, if its data is valid and simple.
 
     Otherwise return None; the model must then check the data.
@@ -81,9 +85,11 @@ def build_flat_command(type_: str, data: dict[str, Any]) -> FlatCommand | None:
     if names is None or not _FLAT.issuperset(map(type, data.values())):
         return None
     given = data.copy()
-    if find_misfit(type_, given) is not None or not all(map(_is_unicode, given.values())):
+    if fill_defaults_and_find_misfit(type_, given) is not None or not all(
+        map(_is_unicode, given.values())
+    ):
         return None
-    return FlatCommand(type_, {name: given[name] for name in names})
+    return LazyCommand(type_, {name: given[name] for name in names})
 
 
 def _is_unicode(value: Any) -> bool:
@@ -114,7 +120,7 @@ def payload_of(type_: str, data: dict[str, Any]) -> Payload:
     """
     if type_ not in STAGED:
         raise UnknownEventType(type_, sorted(STAGED))
-    plain = build_flat_command(type_, data)
+    plain = build_lazy_command(type_, data)
     if plain is not None:
         return cast("Payload", plain)
 
@@ -124,9 +130,11 @@ def payload_of(type_: str, data: dict[str, Any]) -> Payload:
     try:
         return model.of(data)
     except ValidationError as error:
-        from lifecycle.words.values import explain_problem
+        from lifecycle.words.values import explain_validation_error_at_path
 
-        raise InvalidPayload(type_, [explain_problem(e) for e in error.errors()]) from error
+        raise InvalidPayload(
+            type_, [explain_validation_error_at_path(e) for e in error.errors()]
+        ) from error
 
 
 Decision: TypeAlias = "list[Payload]"
@@ -156,7 +164,7 @@ def decide_drift_adoption(state: Workflow, command: p.DriftAdopted) -> Decision:
     """
     drift = _find_waiting_drift(state, command.file, command.detected)
     for change in command.unknown:
-        _require_unspecified(state, change)
+        _require_unknown_field(state, change)
     return [command.model_copy(update={"detected": drift.version})]
 
 
@@ -167,7 +175,7 @@ def decide_drift_reversal(state: Workflow, command: p.DriftReverted) -> Decision
     """
     drift = _find_waiting_drift(state, command.file, command.detected)
     if not command.proof:
-        raise undecided(command.type, f"wfctl drift revert {command.file}")
+        raise build_needs_consent_error(command.type, f"wfctl drift revert {command.file}")
     return [command.model_copy(update={"detected": drift.version, "kept_as": drift.kept_as})]
 
 
@@ -177,7 +185,9 @@ def _decide_audit_agreement(state: Workflow, command: p.AuditAgreed) -> Decision
     Raises `NeedsConsent` without a proof of consent.
     """
     if not command.proof:
-        raise undecided(command.type, f"wfctl audit agree {command.entry} --reason TEXT")
+        raise build_needs_consent_error(
+            command.type, f"wfctl audit agree {command.entry} --reason TEXT"
+        )
     return [command]
 
 
@@ -198,7 +208,7 @@ def _find_waiting_drift(state: Workflow, file: str, detected: int | None) -> Dri
     )
 
 
-def _require_unspecified(state: Workflow, change: p.UnknownField) -> None:
+def _require_unknown_field(state: Workflow, change: p.UnknownField) -> None:
     """Raise `Refused` if the changed field is one that the protocol defines."""
     known = STAGE_FIELDS if change.stage is not None else (*WORKFLOW_FIELDS, MANDATES, ROUNDS)
     if change.stage is not None:
@@ -219,16 +229,16 @@ def decide_session_start(state: Workflow, command: p.SessionStarted) -> Decision
     """
     stages.require_agreed_plan(state, "the session cannot start")
     number = state.session.count + 1
-    return [*_describe_previous_session(state), command.model_copy(update={"number": number})]
+    return [*_build_previous_session_notes(state), command.model_copy(update={"number": number})]
 
 
-def _describe_previous_session(state: Workflow) -> Decision:
+def _build_previous_session_notes(state: Workflow) -> Decision:
     """Return notes about the end and the cost of the previous session."""
     before = state.session
     if before.count == 0:
         return []
     ended = f"Previous session ended: exit_reason={before.exit_reason or 'null'}"
-    notes = [f"{ended}, cost={before.cost:g}/{budget_of(state):g}"]
+    notes = [f"{ended}, cost={before.cost:g}/{maximum_session_cost(state):g}"]
     if before.is_open:
         notes.append(f"WARNING: session {before.count} has no end in the log: it died")
     return [p.NoteLogged(text=text) for text in notes]
@@ -246,23 +256,27 @@ def decide_session_end(state: Workflow, command: p.SessionEnded) -> Decision:
     left = [stage for stage in state.stages.values() if stage.status not in FINISHED]
     if command.reason == "completed" and not state.is_finished:
         raise NotFinished([stage.id for stage in left], state.open_loops)
-    if command.reason == "budget_exhausted" and all(affords(state, stage) for stage in left):
-        raise BudgetLeft(state.session.cost, budget_of(state))
+    if command.reason == "budget_exhausted" and all(
+        can_afford_stage(state, stage) for stage in left
+    ):
+        raise BudgetLeft(state.session.cost, maximum_session_cost(state))
     if command.reason != "completed" and state.is_finished:
         raise NothingLeft(command.reason)
-    if command.reason == "blocked" and not command.next and not hindrances(state):
+    if command.reason == "blocked" and not command.next and not find_hindrances(state):
         raise NothingHinders
-    return [*_describe_exit_reason(state, command), command]
+    return [*_build_exit_reason_notes(state, command), command]
 
 
-def _describe_exit_reason(state: Workflow, command: p.SessionEnded) -> Decision:
+def _build_exit_reason_notes(state: Workflow, command: p.SessionEnded) -> Decision:
     """Return the notes that explain why the session ends."""
     if command.reason == "budget_exhausted":
-        cost, budget = state.session.cost, budget_of(state)
+        cost, budget = state.session.cost, maximum_session_cost(state)
         text = f"Session ending: budget exhausted (cost={cost:g}, budget={budget:g})"
         return [p.NoteLogged(text=text)]
     if command.reason == "blocked":
-        return [p.NoteLogged(text=f"Session ending: blocked. {one}") for one in hindrances(state)]
+        return [
+            p.NoteLogged(text=f"Session ending: blocked. {one}") for one in find_hindrances(state)
+        ]
     return []
 
 
@@ -275,7 +289,7 @@ def find_consequences(state: Workflow, at: str) -> list[Payload]:
 
     Examples are stages that become ready or blocked. ``at`` is the current time.
     """
-    found: list[Payload] = [*charges(state)]
+    found: list[Payload] = [*build_cost_charges(state)]
     for stage in state.stages.values():
         if stage.status is Status.FAILED:
             found += _find_consequences_of_failed(state, stage)
@@ -327,7 +341,9 @@ def require_recordable(planned: Iterable[Payload], before: State | None, after: 
     """
     for payload in planned:
         data = payload.as_json()
-        why = find_misfit(payload.type, data) or find_oversized_part(payload.type, data)
+        why = fill_defaults_and_find_misfit(payload.type, data) or find_oversized_event_problem(
+            payload.type, data
+        )
         if why is not None:
             raise InvalidPayload(payload.type, [why])
     known = len(before.set_aside) if before is not None else 0
@@ -408,7 +424,9 @@ def _fold_planned(draft: Workflow | None, events: Decision, at: str) -> Workflow
     Raises `NoWorkflow` if no workflow exists.
     """
     head = draft.head if draft is not None else 0
-    for _, folded in fold_events(draft, facts_of(events, at, head), frozenset({DECIDED})):
+    for _, folded in fold_events(
+        draft, build_unrecorded_events(events, at, head), frozenset({DECIDED})
+    ):
         draft = folded
     if draft is None:
         raise NoWorkflow("the log contains no workflow, so no event can be recorded")
@@ -469,7 +487,7 @@ def _decide_amendment_command(state: Workflow, command: Any) -> Decision:
             return amendments.decide_rejection(state, command)
     if not command.proof:
         way = f"wfctl amend approve {command.amendment}"
-        raise undecided(command.type, way, amendment=command.amendment)
+        raise build_needs_consent_error(command.type, way, amendment=command.amendment)
     return amendments.decide_approval(state, command)
 
 

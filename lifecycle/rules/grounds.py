@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _HEX_DIGITS = 64
 
 
-def rests_on(state: Workflow, stage: Stage) -> p.RestsOn:
+def build_result_grounds(state: Workflow, stage: Stage) -> p.RestsOn:
     """Return the grounds of a stage's current result: the digests on which it rests.
 
     Approvals that are part of the current decision have no hash yet and are omitted.
@@ -27,7 +27,7 @@ def rests_on(state: Workflow, stage: Stage) -> p.RestsOn:
     loop = state.loops.get(state.loop_of(stage.id) or "")
     return p.RestsOn(
         attempt=_hash_if_recorded(source.event) if source is not None else None,
-        definition=sha256(definition_text(stage)).hexdigest(),
+        definition=sha256(canonical_definition_json(stage)).hexdigest(),
         tasks=record.get("sha256"),
         round=loop.round.number if loop is not None else None,
         approvals={
@@ -44,7 +44,7 @@ def stage_definition(stage: Stage) -> dict[str, Any]:
     return {f: getattr(stage, f) for f in (*fields, "success_criteria")}
 
 
-def definition_text(stage: Stage) -> bytes:
+def canonical_definition_json(stage: Stage) -> bytes:
     """Return the definition of a stage as canonical JSON (sorted keys, no spaces) for hashing."""
     said = stage_definition(stage)
     text = json.dumps(said, sort_keys=True, ensure_ascii=False, separators=(",", ":"))

@@ -7,15 +7,20 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from lifecycle.event import UNFOLDABLE
-from lifecycle.fold.evolve import apply_amendment, is_attempt_continued, is_rejudged, keeps_tasks
-from lifecycle.fold.rounds import points_since, refresh_loops
-from lifecycle.state.basis import is_judged_alone
-from lifecycle.state.conditions import added_points, downstream, partners_of
-from lifecycle.state.effort import seconds_of
+from lifecycle.fold.evolve import (
+    apply_amendment,
+    can_keep_finished_tasks,
+    is_attempt_continued,
+    is_only_recheck_needed,
+)
+from lifecycle.fold.rounds import points_added_from_round, refresh_loops
+from lifecycle.state.basis import is_recheck_sufficient
+from lifecycle.state.conditions import downstream, find_point_source_stages, points_added_by_rounds
+from lifecycle.state.effort import attempt_seconds
 from lifecycle.state.status import ACTIVE, Status
 from lifecycle.state.workflow import Amendment, Stage, Workflow
 from lifecycle.sweeps.definition import MAP, VERDICTS, parse_ranges
-from lifecycle.words.document import rewired_fields
+from lifecycle.words.document import collect_changes_by_field
 
 if TYPE_CHECKING:
     from lifecycle.rules.loops_ahead import LoopForecast
@@ -70,7 +75,7 @@ class Impact:
         return {**self.binding(), "seconds_thrown_away": dict(self.seconds)}
 
 
-def impact_of(
+def compute_approval_impact(
     state: Workflow,
     amendment: Amendment,
     found: Mapping[str, int] | None = None,
@@ -84,7 +89,7 @@ def impact_of(
     (UTC, ISO 8601) is used as the end of running attempts. ``stops_all`` applies the rule of
     earlier versions, by which even a change of the checks alone stopped running attempts.
     """
-    reach = reach_of(state, amendment)
+    reach = compute_amendment_reach(state, amendment)
     affected = [stage for stage in state.stages.values() if stage.id in reach.affected]
     under_way = [stage for stage in reach.stages(state) if stage.status in ACTIVE]
     going_on = [s for s in under_way if not stops_all and is_attempt_continued(state, amendment, s)]
@@ -96,19 +101,22 @@ def impact_of(
     tried = [s.id for s in affected if s.status is Status.FAILED and s.attempts]
     begun = [s for s in reach.stages(state) if s.id in again or s.id in tried]
     # Stages for which only the check of existing results changes.
-    alone = [s for s in begun if is_rejudged(state, amendment, s.id)]
-    judged = [s for s in alone if is_judged_alone(reach.after, reach.after.stages[s.id])]
+    alone = [s for s in begun if is_only_recheck_needed(state, amendment, s.id)]
+    judged = [s for s in alone if is_recheck_sufficient(reach.after, reach.after.stages[s.id])]
     # Tasks of unchanged points are not computed again, and their computing time is not lost.
-    wasted = [s for s in begun if s not in judged and not keeps_tasks(state, amendment, s.id)]
+    wasted = [
+        s for s in begun if s not in judged and not can_keep_finished_tasks(state, amendment, s.id)
+    ]
     return Impact(
         affected=_stage_ids(affected),
         invalidated=_stage_ids(invalidated),
         stopped=newest_attempts(stopped),
-        kept=choose_kept_folders(
-            [s for s in reach.stages(state) if _is_kept(amendment, s, again)], found or {}
+        kept=choose_archive_folders(
+            [s for s in reach.stages(state) if _should_archive_files(amendment, s, again)],
+            found or {},
         ),
         seconds={
-            s.id: seconds_of(s.attempts[-1], now)
+            s.id: attempt_seconds(s.attempts[-1], now)
             for s in wasted
             if s.attempts and s.status is not Status.FAILED
         },
@@ -119,7 +127,7 @@ def impact_of(
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class AmendmentReach:
     """The stages that an amendment changes directly, and all stages that it affects.
 
     ``after`` is the state with the changed plan. ``skipped`` is the stage that the amendment skips.
@@ -136,7 +144,7 @@ class Reach:
         return [s for s in state.stages.values() if s.id in self.direct or s.id in self.affected]
 
 
-def reach_of(state: Workflow, amendment: Amendment) -> Reach:
+def compute_amendment_reach(state: Workflow, amendment: Amendment) -> AmendmentReach:
     """Return the stages that an amendment changes or affects in ``state``."""
     changed = state.draft()
     apply_amendment(changed, amendment)
@@ -148,15 +156,19 @@ def reach_of(state: Workflow, amendment: Amendment) -> Reach:
     for one in (state, changed):
         reached |= downstream({s.id: s.depends_on for s in one.stages.values()}, direct)
     skipped = amendment.stage if amendment.kind == "stage_skip" else None
-    return Reach(frozenset(direct), frozenset(reached - {skipped}), changed, skipped)
+    return AmendmentReach(frozenset(direct), frozenset(reached - {skipped}), changed, skipped)
 
 
-def find_amendments_acting_on_stages(state: Workflow) -> dict[str, list[str]]:
+def group_open_amendments_by_stage(state: Workflow) -> dict[str, list[str]]:
     """Return the ids of undecided amendments by the stages that they would affect."""
     found: dict[str, list[str]] = {}
     for amendment in state.pending_amendments:
         try:
-            reached = None if amendment.is_plan else reach_of(state, amendment).stages(state)
+            reached = (
+                None
+                if amendment.is_plan
+                else compute_amendment_reach(state, amendment).stages(state)
+            )
         except UNFOLDABLE:
             continue  # another program wrote this row, which is never approved
         for stage in state.stages.values() if reached is None else reached:
@@ -164,7 +176,7 @@ def find_amendments_acting_on_stages(state: Workflow) -> dict[str, list[str]]:
     return found
 
 
-def _is_invalidated(reach: Reach, stage: Stage) -> bool:
+def _is_invalidated(reach: AmendmentReach, stage: Stage) -> bool:
     """Return whether the amendment changes the stage's status to invalidated.
 
     This is the case if the stage is completed, or if it was started and must wait for a dependency.
@@ -190,7 +202,7 @@ def _find_directly_changed(state: Workflow, changed: Workflow, amendment: Amendm
     found = {
         id_
         for id_, change in amendment.rewired.items()
-        if not set(rewired_fields(change)) <= _HARMLESS
+        if not set(collect_changes_by_field(change)) <= _HARMLESS
     }
     if amendment.stage is not None:
         changes_only = amendment.kind != "stage_rerun" and bool(amendment.changes)
@@ -225,17 +237,19 @@ def _backend_settings(state: Workflow, stage: Stage) -> Any:
     return (stage.backend or state.default_backend, state.profile(stage))
 
 
-def _is_kept(amendment: Amendment, stage: Stage, again: Container[str]) -> bool:
+def _should_archive_files(amendment: Amendment, stage: Stage, again: Container[str]) -> bool:
     """Return whether the stage runs again and has files that must be archived before."""
     if stage.id == amendment.stage and amendment.kind == "stage_skip":
         return False
     if stage.status is Status.COMPLETED:
         return True
     is_rerun = amendment.kind == "stage_rerun" and stage.id in amendment.targets
-    return (stage.id in again or (is_rerun and stage.status is Status.FAILED)) and has_run(stage)
+    return (
+        stage.id in again or (is_rerun and stage.status is Status.FAILED)
+    ) and has_unarchived_files(stage)
 
 
-def has_run(stage: Stage) -> bool:
+def has_unarchived_files(stage: Stage) -> bool:
     """Return whether attempts of the stage may have written files that are not yet archived."""
     return bool(stage.attempts) and stage.keep_as is None
 
@@ -245,19 +259,19 @@ def newest_attempts(stages: list[Stage]) -> dict[str, str | None]:
     return {stage.id: stage.attempts[-1].id if stage.attempts else None for stage in stages}
 
 
-def choose_kept_folders(stages: list[Stage], found: Mapping[str, int]) -> dict[str, str]:
+def choose_archive_folders(stages: list[Stage], found: Mapping[str, int]) -> dict[str, str]:
     """Return a free name for the archive folder of each stage, such as ``stage-1.v2``."""
     return {s.id: f"{s.id}.v{max(s.kept, found.get(s.id, 0)) + 1}" for s in stages}
 
 
-def earlier_binding(
+def impact_shown_by_earlier_versions(
     state: Workflow, amendment: Amendment, found: Mapping[str, int] | None = None
 ) -> dict[str, Any]:
     """Return the impact of an approval as earlier versions of wfctl showed it.
 
     It is needed to check approvals that were recorded by those versions.
     """
-    reach = reach_of(state, amendment)
+    reach = compute_amendment_reach(state, amendment)
     affected = [stage for stage in state.stages.values() if stage.id in reach.affected]
     under_way = [stage for stage in reach.stages(state) if stage.status in ACTIVE]
     rerun = amendment.stage if amendment.kind == "stage_rerun" else None
@@ -265,14 +279,16 @@ def earlier_binding(
     def is_kept(stage: Stage) -> bool:
         again = stage.status in ACTIVE and stage.id in reach.direct
         again = again or (stage.status is Status.FAILED and stage.id == rerun)
-        return stage.status is Status.COMPLETED or (again and has_run(stage))
+        return stage.status is Status.COMPLETED or (again and has_unarchived_files(stage))
 
     return {
         "affected": [stage.id for stage in affected],
         "invalidated": [stage.id for stage in affected if stage.status is Status.COMPLETED],
         "stopped": newest_attempts([stage for stage in under_way if stage.id in reach.direct]),
         "outdated": [stage.id for stage in under_way if stage.id not in reach.direct],
-        "kept": choose_kept_folders([stage for stage in affected if is_kept(stage)], found or {}),
+        "kept": choose_archive_folders(
+            [stage for stage in affected if is_kept(stage)], found or {}
+        ),
     }
 
 
@@ -281,7 +297,7 @@ _NEGLIGIBLE_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class TasksAhead:
+class TaskForecast:
     """The effect of an amendment on the tasks of a sweep stage.
 
     The numbers are those of tasks that stay valid (``kept``), are computed, are moved away
@@ -319,7 +335,7 @@ class ApprovalForecast:
     results_kept: tuple[str, ...] = ()
     #: Number of kept, computed and removed tasks for each stage that computes only some of its
     #: tasks again.
-    tasks: tuple[TasksAhead, ...] = ()
+    tasks: tuple[TaskForecast, ...] = ()
     #: Loops that continue or end because of the amendment, or whose earlier results become invalid.
     loops: tuple[LoopForecast, ...] = ()
     #: Stages whose existing results are only checked again. They are computed again if the check
@@ -360,13 +376,13 @@ def forecast_approval(
     """
     from lifecycle.rules.loops_ahead import forecast_loops  # most commands need no forecast
 
-    changed = reach_of(state, amendment).after
+    changed = compute_amendment_reach(state, amendment).after
     blocked = _find_blocked_stages(state, changed, amendment)
     stages = state.stages.values()
     again = {*impact.again} - blocked
     done = [stage.id for stage in stages if stage.status is Status.COMPLETED]
     kept = tuple(id_ for id_ in done if id_ not in impact.affected and id_ != amendment.stage)
-    swept = stages_by_task(state, amendment, impact)
+    swept = find_partly_recomputed_sweeps(state, amendment, impact)
     others = {id_: paths for id_, paths in (changed_inputs or {}).items() if id_ in swept}
     counting = dict[str, set[str]]()
     tasks = tuple(
@@ -388,17 +404,21 @@ def forecast_approval(
     )
 
 
-def stages_by_task(state: Workflow, amendment: Amendment, impact: Impact) -> list[str]:
+def find_partly_recomputed_sweeps(
+    state: Workflow, amendment: Amendment, impact: Impact
+) -> list[str]:
     """Return the sweep stages of which only some tasks are computed again.
 
     Stages that define points come before the followers, which reuse these points.
     """
     named = [amendment.stage] if amendment.stage is not None else [*amendment.rewired]
-    followers = [id_ for id_ in impact.affected if partners_of(state, state.stage(id_))]
-    rejudged = [id_ for id_ in followers if is_rejudged(state, amendment, id_)]
+    followers = [
+        id_ for id_ in impact.affected if find_point_source_stages(state, state.stage(id_))
+    ]
+    rejudged = [id_ for id_ in followers if is_only_recheck_needed(state, amendment, id_)]
     swept = dict.fromkeys([*named, *(id_ for id_ in followers if id_ not in rejudged)])
-    found = [id_ for id_ in swept if keeps_tasks(state, amendment, id_)]
-    return sorted(found, key=lambda id_: len(partners_of(state, state.stage(id_))))
+    found = [id_ for id_ in swept if can_keep_finished_tasks(state, amendment, id_)]
+    return sorted(found, key=lambda id_: len(find_point_source_stages(state, state.stage(id_))))
 
 
 #: Folder names of this kind are valid for all values. The names do not matter here, because only
@@ -415,7 +435,7 @@ def _forecast_tasks(
     all_anew: bool,
     counting_tasks: dict[str, set[str]],
     in_place: Mapping[str, Collection[str]] | None,
-) -> Iterator[TasksAhead]:
+) -> Iterator[TaskForecast]:
     """Yield the number of valid, computed and removed tasks of a sweep stage.
 
     Yield nothing if the points are defined in a file. ``in_place`` is described in
@@ -423,7 +443,7 @@ def _forecast_tasks(
     tasks of a follower (a stage that reuses the points of another stage) are valid only if their
     partner tasks are.
     """
-    partners = [partner.id for partner in partners_of(state, state.stage(id_))]
+    partners = [partner.id for partner in find_point_source_stages(state, state.stage(id_))]
     leading = [id_, *partners][-1]
     maps = [one.stage(leading).parameters[MAP] for one in (state, changed)]
     if any(not ("points" in one or "grid" in one or "zip" in one) for one in maps):
@@ -431,7 +451,7 @@ def _forecast_tasks(
     # Few commands need this module, which loads readers of files.
     from lifecycle.sweeps.points import build_points
 
-    added = added_points(state, leading)
+    added = points_added_by_rounds(state, leading)
     of = [build_points({"points": added, **_FOLDERS})] if added else []
     before, after = (
         tuple(p.key for some in (build_points(one), *of) for p in some) for one in maps
@@ -442,7 +462,7 @@ def _forecast_tasks(
     done = {before[n] for n in parse_ranges(seen) if n < len(before)}
     done &= {*(in_place or {}).get(id_, done)}
     since = amendment.from_round
-    anew = len(points_since(state, leading, since)) if since is not None else 0
+    anew = len(points_added_from_round(state, leading, since)) if since is not None else 0
     stays = set[str]() if all_anew else {*after[: len(after) - anew]}
     stays &= next((counting_tasks[one] for one in partners[:1] if one in counting_tasks), stays)
     # If earlier rounds stay valid, their failed tasks were accepted and are not computed again.
@@ -458,7 +478,7 @@ def _forecast_tasks(
     new = 0 if stage.id in impact.going_on else len({*after} - counting - left - judged)
     took = _newest_duration(stage)
     counting_tasks[id_] = counting | left | judged
-    yield TasksAhead(
+    yield TaskForecast(
         stage=stage.id,
         kept=len((counting | left) - judged),
         computed=new,
@@ -482,7 +502,7 @@ def _newest_duration(stage: Stage) -> float | None:
     """Return the duration in seconds of the newest ended attempt, or None without one."""
     ended = [attempt for attempt in stage.attempts if attempt.ended_at is not None]
     try:
-        return seconds_of(ended[-1]) if ended else None
+        return attempt_seconds(ended[-1]) if ended else None
     except (ValueError, TypeError):
         return None  # typed by hand in an imported file
 

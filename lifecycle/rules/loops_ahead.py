@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import Any
 
-from lifecycle.fold.evolve import version_after
-from lifecycle.fold.rounds import counting_rounds
-from lifecycle.state.effort import HOUR, of_a_round, used
+from lifecycle.fold.evolve import plan_version_after_approval
+from lifecycle.fold.rounds import list_valid_rounds
+from lifecycle.state.effort import HOUR, compute_mandate_use, compute_round_cost
 from lifecycle.state.workflow import Amendment, Workflow
-from lifecycle.words.rounds import envelope_of
+from lifecycle.words.rounds import loop_limits_as_mandate
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,17 +69,17 @@ def forecast_loops(
     after.amendments[amendment.id] = replace(
         amendment,
         status="approved",
-        version=version_after(state, amendment),
+        version=plan_version_after_approval(state, amendment),
         invalidated_stages=list(affected),
     )
     for name, was in state.loops.items():
         if name not in after.loops:
             continue
         now = after.loops[name]
-        counting = {one.number for one in counting_rounds(after, now)}
+        counting = {one.number for one in list_valid_rounds(after, now)}
         # The newest round is computed again, and its results then become valid. It is not listed
         # here.
-        before = [one for one in counting_rounds(state, was) if one.number < was.round.number]
+        before = [one for one in list_valid_rounds(state, was) if one.number < was.round.number]
         one = LoopForecast(
             name,
             was.round.number,
@@ -101,9 +101,9 @@ def _compute_remaining_rounds(state: Workflow, name: str) -> RoundsLeft:
     The maximum number of rounds is for rounds with one point each.
     """
     loop, standing = state.loop(name), state.loops[name]
-    so_far = used(state, envelope_of(loop).name)
-    least, least_seconds = of_a_round(state, loop, 1)
-    each, each_seconds = of_a_round(state, loop, loop.each) if loop.each else (inf, inf)
+    so_far = compute_mandate_use(state, loop_limits_as_mandate(loop).name)
+    least, least_seconds = compute_round_cost(state, loop, 1)
+    each, each_seconds = compute_round_cost(state, loop, loop.each) if loop.each else (inf, inf)
     rounds = max(0, loop.at_most - standing.round.number)
     tasks, seconds = inf, inf
     if loop.tasks is not None:

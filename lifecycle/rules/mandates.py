@@ -10,22 +10,22 @@ from collections.abc import Callable, Iterator, Mapping
 from lifecycle.errors import NeedsConsent
 from lifecycle.fold.evolve import apply_amendment
 from lifecycle.payload import models as p
-from lifecycle.rules.impact import Impact, forecast_approval, stages_by_task
-from lifecycle.state.basis import cores
-from lifecycle.state.effort import cost_problems, task_count, used
+from lifecycle.rules.impact import Impact, find_partly_recomputed_sweeps, forecast_approval
+from lifecycle.state.basis import cores_per_task
+from lifecycle.state.effort import compute_mandate_use, find_exceeded_mandate_limits, task_count
 from lifecycle.state.workflow import Amendment, Stage, Workflow
 from lifecycle.words.mandates import (
     GRACE,
     MISSING,
     RULE,
     Mandate,
+    can_actor_use_mandate,
     find_uncovered_at_key,
-    is_for,
-    is_over,
+    is_mandate_expired,
     time_limit,
 )
 from lifecycle.words.scripts import MISSING as MISSING_SCRIPT
-from lifecycle.words.scripts import explain_unknown, is_unknown
+from lifecycle.words.scripts import explain_unknown_digest, is_content_unknown
 from wording import FirstReasons
 
 _KINDS = ("parameter_change", "stage_rerun")
@@ -65,7 +65,7 @@ def list_objections(
     if mandate is None:
         return [f"the workflow has no valid mandate {name!r:.60} (approval in advance)"]
     found = [*_find_validity_problems(state, mandate, at)]
-    if not is_for(mandate, actor):
+    if not can_actor_use_mandate(mandate, actor):
         found.append(f"the mandate is for {', '.join(mandate.by)}, not for {actor}")
     found += _find_amendment_problems(mandate, amendment, rule)
     reached = {*amendment.targets, *impact.invalidated, *impact.stopped}
@@ -80,7 +80,7 @@ def _find_validity_problems(state: Workflow, mandate: Mandate, at: str) -> Itera
     """Yield the reasons why a mandate is not valid at the time ``at``."""
     if state.plan is not None and state.plan.is_open:
         yield "no person has approved the plan yet"
-    if is_over(mandate, at):
+    if is_mandate_expired(mandate, at):
         yield f"the mandate expired at {mandate.until}"
 
 
@@ -113,7 +113,7 @@ def _find_exceeded_limits(
     state: Workflow, mandate: Mandate, amendment: Amendment, impact: Impact, rule: int
 ) -> Iterator[str]:
     """Yield a problem for each limit of the mandate that the amendment would exceed."""
-    so_far = used(state, mandate.name, rule)
+    so_far = compute_mandate_use(state, mandate.name, rule)
     if so_far.amendments + 1 > mandate.amendments:
         yield f"all {mandate.amendments} amendments of the mandate are used"
     reruns = len(amendment.targets) if amendment.kind == "stage_rerun" else 0
@@ -122,7 +122,9 @@ def _find_exceeded_limits(
             f"{so_far.reruns} of {mandate.reruns} reruns of the mandate are used, but the "
             f"change needs {reruns} more"
         )
-    yield from cost_problems(mandate, so_far, *compute_amendment_cost(state, amendment, impact))
+    yield from find_exceeded_mandate_limits(
+        mandate, so_far, *compute_amendment_cost(state, amendment, impact)
+    )
 
 
 def compute_amendment_cost(
@@ -137,7 +139,7 @@ def compute_amendment_cost(
     known = {one.stage: one.computed for one in forecast_approval(state, amendment, impact).tasks}
     tasks, seconds = 0, 0.0
     unknown = False
-    by_task = stages_by_task(state, amendment, impact)
+    by_task = find_partly_recomputed_sweeps(state, amendment, impact)
     for id_ in dict.fromkeys([*amendment.targets, *impact.again, *by_task]):
         stage = changed.stages[id_]
         count = known[id_] if id_ in known else task_count(changed, stage)
@@ -145,7 +147,7 @@ def compute_amendment_cost(
         unknown = unknown or limit is None
         tasks, seconds = (
             tasks + count,
-            seconds + count * cores(changed, stage) * ((limit or 0) + GRACE),
+            seconds + count * cores_per_task(changed, stage) * ((limit or 0) + GRACE),
         )
     return tasks, None if unknown else seconds
 
@@ -207,10 +209,12 @@ def _find_start_problems(
         yield f"the mandate no longer includes {stage.id}"
     agreed = state.scripts
     for path, digest in scripts.items():
-        if is_unknown(digest):
-            yield explain_unknown(path, digest)
+        if is_content_unknown(digest):
+            yield explain_unknown_digest(path, digest)
         elif digest not in (agreed.get(path, MISSING_SCRIPT), *mandate.scripts.get(path, ())):
             yield f"{path} differs from the file that a person approved"
     limit = time_limit(stage.parameters)
-    seconds = tasks * cores(state, stage) * (limit + GRACE) if limit else None
-    yield from cost_problems(mandate, used(state, mandate.name), tasks, seconds)
+    seconds = tasks * cores_per_task(state, stage) * (limit + GRACE) if limit else None
+    yield from find_exceeded_mandate_limits(
+        mandate, compute_mandate_use(state, mandate.name), tasks, seconds
+    )

@@ -6,12 +6,20 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lifecycle.errors import NeedsConsent, OutsideEnvelope, Refused, UnknownLoop
-from lifecycle.fold.rounds import is_from_its_source, repeated_points
+from lifecycle.fold.rounds import find_new_point_problems, is_round_from_loop_source
 from lifecycle.payload import models as p
-from lifecycle.state.effort import cost_problems, of_a_round, used
+from lifecycle.state.effort import (
+    compute_mandate_use,
+    compute_round_cost,
+    find_exceeded_mandate_limits,
+)
 from lifecycle.state.loops import LoopState
 from lifecycle.state.workflow import Workflow
-from lifecycle.words.rounds import LoopDefinition, envelope_of, find_values_outside_envelope
+from lifecycle.words.rounds import (
+    LoopDefinition,
+    find_values_outside_envelope,
+    loop_limits_as_mandate,
+)
 
 if TYPE_CHECKING:
     from lifecycle.payload.models import Payload
@@ -91,7 +99,7 @@ def _require_points_from_source(
     state: Workflow, loop: LoopDefinition, command: p.RoundBegun
 ) -> None:
     """Raise `Refused` unless the points come from the source that the plan defines for the loop."""
-    if not is_from_its_source(state, loop, {"source": command.source, "data": command.data}):
+    if not is_round_from_loop_source(state, loop, {"source": command.source, "data": command.data}):
         raise Refused(
             f"the points come from {command.source or 'another source'}, but the loop {loop.name} "
             f"accepts only points from the file {loop.ask}, as the stage {loop.asked} wrote it.",
@@ -116,7 +124,9 @@ def find_point_problems(
     ]
     yield from (f"point {number}: {why}" for number, why in unfit)
     if not unfit:
-        yield from repeated_points(state, loop, standing, asked)
-    envelope = envelope_of(loop)
-    so_far = used(state, envelope.name)
-    yield from cost_problems(envelope, so_far, *of_a_round(state, loop, len(asked)))
+        yield from find_new_point_problems(state, loop, standing, asked)
+    envelope = loop_limits_as_mandate(loop)
+    so_far = compute_mandate_use(state, envelope.name)
+    yield from find_exceeded_mandate_limits(
+        envelope, so_far, *compute_round_cost(state, loop, len(asked))
+    )

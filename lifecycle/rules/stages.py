@@ -15,15 +15,15 @@ from lifecycle.errors import (
     NeedsConsent,
     NothingToBuildFrom,
     RetryLimitReached,
-    undecided,
+    build_needs_consent_error,
 )
 from lifecycle.payload import models as p
-from lifecycle.rules.grounds import rests_on
-from lifecycle.state.basis import reusable
+from lifecycle.rules.grounds import build_result_grounds
+from lifecycle.state.basis import find_reusable_attempts
 from lifecycle.state.status import RECOVERY_LIMIT, Status, retry_limit, targets, transition
 from lifecycle.state.workflow import Attempt, Stage, Workflow, is_below
 from lifecycle.words.failure_cause import get_cause_and_full_text
-from lifecycle.words.values import is_placeholder, stays_below
+from lifecycle.words.values import is_base_folder_or_inside, is_placeholder
 
 if TYPE_CHECKING:
     from lifecycle.payload.models import Payload
@@ -60,7 +60,7 @@ def _require_dependencies(state: Workflow, stage: Stage) -> None:
         raise DependenciesNotMet(stage.id, waiting_for)
 
 
-def _require_own_words(stage: str, name: str, text: str | None) -> None:
+def _require_no_placeholder(stage: str, name: str, text: str | None) -> None:
     """Raise `MissingEvidence` if a text is only a placeholder, such as TEXT.
 
     A placeholder would be useless in the log, and it could not be removed later.
@@ -105,7 +105,7 @@ def _decide_attempt_start(state: Workflow, stage: Stage, command: p.AttemptStart
     _require_no_pending_amendment(state, stage)
     prepared: Decision = []
     if command.recovers is not None:
-        _require_recoverable(stage, command.recovers)
+        _require_replaceable_attempt(stage, command.recovers)
     elif command.diagnostic:
         # A diagnostic run of a failed stage counts as a retry.
         fix = "none: the attempt is a diagnostic run, which only produces log and err"
@@ -156,7 +156,7 @@ def require_agreed_plan(state: Workflow, refused: str, stage: str | None = None)
         )
 
 
-def _require_recoverable(stage: Stage, lost: str) -> None:
+def _require_replaceable_attempt(stage: Stage, lost: str) -> None:
     """Raise `AttemptMismatch` unless the attempt was lost and may be replaced by a new one."""
     attempt = stage.open_attempt
     if attempt is None or attempt.id != lost or stage.status is Status.POST_PROCESSING:
@@ -164,13 +164,13 @@ def _require_recoverable(stage: Stage, lost: str) -> None:
     if attempt.action != "lost":
         why = f"wfctl observed the attempt as {attempt.verdict}, not as lost"
         raise _attempt_mismatch(stage, attempt, lost, why)
-    if not can_recover(stage):
+    if not can_replace_lost_attempt(stage):
         raise _attempt_mismatch(
             stage, attempt, lost, "the attempt was lost twice, so it is treated as failed"
         )
 
 
-def can_recover(stage: Stage) -> bool:
+def can_replace_lost_attempt(stage: Stage) -> bool:
     """Return whether a new attempt may replace a lost attempt without counting as a retry.
 
     The number of such attempts in a row is limited.
@@ -231,7 +231,9 @@ def _decide_reuse(state: Workflow, stage: Stage, command: p.OutputsReused) -> De
     _require_no_pending_amendment(state, stage)
     detail = f"reuse of {command.attempt}"
     prepared = _decide_prepare(state, stage, p.StagePrepared(stage=stage.id, detail=detail))
-    source = next((one for one in reusable(state, stage) if one.id == command.attempt), None)
+    source = next(
+        (one for one in find_reusable_attempts(state, stage) if one.id == command.attempt), None
+    )
     if source is None:
         why = "no successful attempt of that id with the current definition"
         raise _attempt_mismatch(stage, stage.attempt, command.attempt, why)
@@ -299,7 +301,7 @@ def _decide_complete(state: Workflow, stage: Stage, command: p.StageCompleted) -
     """
     _require_transition(stage, Status.COMPLETED, command.type)
     _require_current_definition(stage)
-    _require_own_words(stage.id, "evidence", command.evidence)
+    _require_no_placeholder(stage.id, "evidence", command.evidence)
     broken = [check for check in command.checks if not check.passed]
     if broken or not (command.checks or command.evidence):
         names = "; ".join(f"{check.name}: {check.detail}" for check in broken)
@@ -310,7 +312,7 @@ def _decide_complete(state: Workflow, stage: Stage, command: p.StageCompleted) -
             stage=stage.id,
             failed_checks=[check.name for check in broken],
         )
-    return [command.model_copy(update={"rests_on": rests_on(state, stage)})]
+    return [command.model_copy(update={"build_result_grounds": build_result_grounds(state, stage)})]
 
 
 def _require_current_definition(stage: Stage) -> None:
@@ -330,7 +332,7 @@ def _require_current_definition(stage: Stage) -> None:
 def _decide_fail(state: Workflow, stage: Stage, command: p.StageFailed) -> Decision:
     """Return the event by which a preparing, running or post_processing stage becomes failed."""
     _require_transition(stage, Status.FAILED, command.type)
-    _require_own_words(stage.id, "error", command.error)
+    _require_no_placeholder(stage.id, "error", command.error)
     if command.superseded_by is not None:
         raise NeedsConsent(
             f"the stage {stage.id} can be superseded only by an amendment that a person approved.",
@@ -352,7 +354,7 @@ def _decide_retry(state: Workflow, stage: Stage, command: p.StageRetried) -> Dec
     edited by hand in a way that needs an amendment.
     """
     _require_transition(stage, Status.READY, command.type)
-    _require_own_words(stage.id, "fix", command.fix)
+    _require_no_placeholder(stage.id, "fix", command.fix)
     kind = state.backend_type(stage)
     limit = retry_limit(kind)
     if stage.retry_count >= limit:
@@ -363,7 +365,7 @@ def _decide_retry(state: Workflow, stage: Stage, command: p.StageRetried) -> Dec
         raise NothingToBuildFrom(stage.id)
     if command.failed_only and not command.proof:
         way = f"wfctl stage retry {stage.id} --fix TEXT --failed-only"
-        raise undecided(command.type, way)
+        raise build_needs_consent_error(command.type, way)
     return [command.model_copy(update={"retry": stage.retry_count + 1})]
 
 
@@ -410,7 +412,9 @@ def _decide_overrule(state: Workflow, stage: Stage, command: p.ClaimOverruled) -
             stage, stage.attempt, command.attempt, "the attempt is not the newest one"
         )
     if not command.proof:
-        raise undecided(command.type, f"wfctl stage compute {stage.id} --overrule TEXT")
+        raise build_needs_consent_error(
+            command.type, f"wfctl stage compute {stage.id} --overrule TEXT"
+        )
     return [command]
 
 
@@ -463,7 +467,7 @@ def _decide_outputs(state: Workflow, stage: Stage, command: p.OutputsRecorded) -
     Raises `InvalidPayload` for a path outside the root. Raises `NeedsConsent` if a declared output
     is missing in the list: it would no longer be checked.
     """
-    outside = [path for path in command.outputs if not stays_below(path)]
+    outside = [path for path in command.outputs if not is_base_folder_or_inside(path)]
     if outside:
         problems = [f"outputs: expected a path below the root, found {one!r}" for one in outside]
         raise InvalidPayload(command.type, problems)
@@ -499,8 +503,10 @@ def _decide_adoption(state: Workflow, stage: Stage, command: p.ResultsAdopted) -
     if not (command.outputs or command.deleted):
         return []
     if not command.proof:
-        raise undecided(command.type, f"wfctl verify {stage.id} --adopt --reason TEXT")
-    return [command.model_copy(update={"rests_on": rests_on(state, stage)})]
+        raise build_needs_consent_error(
+            command.type, f"wfctl verify {stage.id} --adopt --reason TEXT"
+        )
+    return [command.model_copy(update={"build_result_grounds": build_result_grounds(state, stage)})]
 
 
 def _decide_changed_results(state: Workflow, stage: Stage, command: p.ResultsChanged) -> Decision:

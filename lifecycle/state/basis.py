@@ -29,7 +29,7 @@ _SOFTWARE = (
 )
 
 
-def basis_of(state: Workflow, stage: Stage) -> str:
+def compute_basis_digest(state: Workflow, stage: Stage) -> str:
     """Return the basis of a stage: a digest of everything that determines its results.
 
     It is the SHA-256 (in hex) of the command, parameters, inputs, outputs and software settings.
@@ -55,7 +55,9 @@ def has_outdated_tasks(state: Workflow, stage: Stage) -> bool:
     if stage.status in (Status.COMPLETED, Status.FAILED) or not stage.attempts:
         return False
     last = stage.attempts[-1]
-    return not last.is_open and bool(last.basis) and last.basis != basis_of(state, stage)
+    return (
+        not last.is_open and bool(last.basis) and last.basis != compute_basis_digest(state, stage)
+    )
 
 
 def _resources(state: Workflow, stage: Stage) -> dict[str, Any]:
@@ -66,13 +68,15 @@ def _resources(state: Workflow, stage: Stage) -> dict[str, Any]:
     return found
 
 
-def cores(state: Workflow, stage: Stage) -> int:
+def cores_per_task(state: Workflow, stage: Stage) -> int:
     """Return the number of cores that one task of the stage uses, on all its nodes."""
     found = _resources(state, stage)
-    return _count(found.get("number_node")) * _count(found.get("cpu_per_node"))
+    return _parse_positive_count(found.get("number_node")) * _parse_positive_count(
+        found.get("cpu_per_node")
+    )
 
 
-def _count(given: Any) -> int:
+def _parse_positive_count(given: Any) -> int:
     """Return a value as an integer of at least 1, rounded up.
 
     Return 1 for a value that is not a number.
@@ -83,7 +87,7 @@ def _count(given: Any) -> int:
         return 1
 
 
-def reusable(state: Workflow, stage: Stage) -> list[Attempt]:
+def find_reusable_attempts(state: Workflow, stage: Stage) -> list[Attempt]:
     """Return the attempts whose results the stage could reuse, newest first.
 
     They succeeded and have the current definition, but their input files may differ. Results that
@@ -92,15 +96,17 @@ def reusable(state: Workflow, stage: Stage) -> list[Attempt]:
     if not stage.work.output_command:
         return []
     good = [one for one in stage.attempts if one.results and not one.is_refuted]
-    basis = basis_of(state, stage) if good else ""
+    basis = compute_basis_digest(state, stage) if good else ""
     return [one for one in reversed(good) if one.basis == basis and not one.taken_over]
 
 
-def is_judged_alone(state: Workflow, stage: Stage) -> bool:
+def is_recheck_sufficient(state: Workflow, stage: Stage) -> bool:
     """Return whether existing results only have to be checked again.
 
     For a sweep, these are the results of its tasks. For other stages, these are archived outputs,
     unless the session configuration forbids reuse.
     """
     may = state.session_config.get("reuse", "offer") != "never"
-    return stage.work.keeps_tasks(stage.work) or (may and bool(reusable(state, stage)))
+    return stage.work.keeps_tasks(stage.work) or (
+        may and bool(find_reusable_attempts(state, stage))
+    )

@@ -11,7 +11,7 @@ from lifecycle.state.status import FINISHED, Status, retry_limit
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import VERDICTS
 from lifecycle.words.rounds import LoopDefinition
-from lifecycle.words.software import is_missing
+from lifecycle.words.software import is_caused_by_missing_software
 from lifecycle.words.waiting import can_never_start
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def upstream(graph: Graph, stages: Iterable[str]) -> set[str]:
     return found
 
 
-def added_points(state: Workflow, stage: str) -> list[dict[str, Any]]:
+def points_added_by_rounds(state: Workflow, stage: str) -> list[dict[str, Any]]:
     """Return the points that the rounds of a loop added to the stage, in order.
 
     Return an empty list if the stage is not the one that gets the points of its loop.
@@ -68,7 +68,7 @@ def added_points(state: Workflow, stage: str) -> list[dict[str, Any]]:
     return state.loops[name].added
 
 
-def partners_of(state: Workflow, stage: Stage) -> list[Stage]:
+def find_point_source_stages(state: Workflow, stage: Stage) -> list[Stage]:
     """Return the stages whose points this sweep stage reuses (`map.like`), nearest first."""
     found: list[Stage] = []
     like = stage.work.like
@@ -78,17 +78,17 @@ def partners_of(state: Workflow, stage: Stage) -> list[Stage]:
     return found
 
 
-def files_of_points(state: Workflow, stage: Stage) -> set[str]:
+def list_points_files(state: Workflow, stage: Stage) -> set[str]:
     """Return the files from which the points of a sweep are read.
 
     These are the points file of the stage and the task tables of the stages whose points it reuses.
     A change of these files alone does not make task results invalid.
     """
-    tables = (partner.work.tables for partner in partners_of(state, stage))
+    tables = (partner.work.tables for partner in find_point_source_stages(state, stage))
     return {*stage.work.points_files}.union(*tables)
 
 
-def needed_by(state: Workflow, stage: Stage) -> list[str]:
+def list_needed_files(state: Workflow, stage: Stage) -> list[str]:
     """Return the files that a stage needs: its inputs and the outputs of its dependencies.
 
     Only completed dependencies are included.
@@ -98,7 +98,7 @@ def needed_by(state: Workflow, stage: Stage) -> list[str]:
     return list(dict.fromkeys([*stage.inputs, *left]))
 
 
-def has_results_kept(stage: Stage) -> bool:
+def is_ready_with_earlier_results(stage: Stage) -> bool:
     """Return whether the stage is ready to run and an earlier attempt has results."""
     return stage.status is Status.READY and any(one.results for one in stage.attempts)
 
@@ -149,7 +149,9 @@ class Hindrance:
         return f"{where}{self.why}; to continue: {self.unblock.removesuffix(',')}"
 
 
-def _by(stage: Stage, why: str, command: str, *needs: str, advice: str | None = None) -> Hindrance:
+def _build_hindrance(
+    stage: Stage, why: str, command: str, *needs: str, advice: str | None = None
+) -> Hindrance:
     """Return a hindrance of a stage that a single command removes.
 
     ``needs`` lists the placeholders in the command.
@@ -157,18 +159,20 @@ def _by(stage: Stage, why: str, command: str, *needs: str, advice: str | None = 
     return Hindrance(stage.id, why, f"`{command}`", command, needs, advice=advice)
 
 
-def hindrances(state: Workflow) -> list[Hindrance]:
+def find_hindrances(state: Workflow) -> list[Hindrance]:
     """Return all causes that only a person or an agent can remove, decisions first.
 
     Failed stages that an undecided amendment affects are omitted, because the decision comes first.
     """
-    stages = (one for one in state.stages.values() if not pending_answers(state, one))
-    of_stages = (find_what_waits(state, stage) for stage in stages)
+    stages = (
+        one for one in state.stages.values() if not open_amendments_of_failed_stage(state, one)
+    )
+    of_stages = (find_stage_hindrance(state, stage) for stage in stages)
     found = [one for one in of_stages if one is not None]
-    return [*_decisions(state), *_asked(state), *found]
+    return [*_decisions(state), *_find_waiting_loop_hindrances(state), *found]
 
 
-def pending_answers(state: Workflow, stage: Stage) -> list[str]:
+def open_amendments_of_failed_stage(state: Workflow, stage: Stage) -> list[str]:
     """Return the ids of undecided amendments that affect a failed stage.
 
     These are amendments of the stage, or of a stage on which it depends. Return an empty list if
@@ -181,25 +185,25 @@ def pending_answers(state: Workflow, stage: Stage) -> list[str]:
     return [one.id for one in state.pending_amendments if changed & {one.stage, *one.targets}]
 
 
-def _asked(state: Workflow) -> Iterator[Hindrance]:
+def _find_waiting_loop_hindrances(state: Workflow) -> Iterator[Hindrance]:
     """Yield a hindrance for each loop that waits for points from a person or an agent."""
     for name, loop in state.loops.items():
-        if loop.is_due and state.loop(name).asks_somebody:
+        if loop.is_due and state.loop(name).has_external_proposer:
             why = f"{name} waits for the points of round {loop.round.number + 1}"
             command = f"wfctl round propose {name} FILE --reason TEXT"
             yield Hindrance(None, why, f"`{command}`", command, ("FILE", "TEXT"))
 
 
-def has_blocked_on_due_round(state: Workflow, name: str) -> bool:
+def has_run_rejected_points(state: Workflow, name: str) -> bool:
     """Return whether `run` has rejected the points that a stage of the loop wrote.
 
     A session that ends as blocked has tried to start every round that may start.
     """
     is_blocked = not state.session.is_open and state.session.exit_reason == "blocked"
-    return is_blocked and state.loops[name].is_due and not state.loop(name).asks_somebody
+    return is_blocked and state.loops[name].is_due and not state.loop(name).has_external_proposer
 
 
-def after_refused_points(loop: LoopDefinition, why: str) -> tuple[str, str]:
+def advise_after_rejected_points(loop: LoopDefinition, why: str) -> tuple[str, str]:
     """Return a command and a message for the case that new points of a loop are rejected.
 
     The message is ``why`` followed by the choices of the user.
@@ -223,21 +227,21 @@ def _decisions(state: Workflow) -> Iterator[Hindrance]:
         yield Hindrance(amendment.stage, why, f"`wfctl amend approve {id_}`{rejects}")
 
 
-def find_what_waits(state: Workflow, stage: Stage) -> Hindrance | None:
+def find_stage_hindrance(state: Workflow, stage: Stage) -> Hindrance | None:
     """Return the hindrance of a stage that only a person or an agent can continue, or None."""
     match stage.status:
         case Status.FAILED:
-            return _failed(state, stage)
+            return _build_failure_hindrance(state, stage)
         case Status.POST_PROCESSING if not stage.parameters.get("verify"):
-            return _judged(stage)
+            return _find_judgement_hindrance(stage)
         case Status.RUNNING | Status.PREPARING:
             return _under_way(stage)
         case Status.PENDING | Status.INVALIDATED | Status.READY:
-            return _held_back(state, stage)
+            return _find_skipped_dependency_hindrance(state, stage)
     return None
 
 
-def _judged(stage: Stage) -> Hindrance | None:
+def _find_judgement_hindrance(stage: Stage) -> Hindrance | None:
     """Return the hindrance of a stage whose results a person must judge.
 
     Return None if the stage needs no judgement.
@@ -251,19 +255,23 @@ def _judged(stage: Stage) -> Hindrance | None:
         )
     else:
         return None
-    return _by(stage, why, f"wfctl stage complete {stage.id} --or-fail --evidence TEXT", "TEXT")
+    return _build_hindrance(
+        stage, why, f"wfctl stage complete {stage.id} --or-fail --evidence TEXT", "TEXT"
+    )
 
 
-def _failed(state: Workflow, stage: Stage) -> Hindrance:
+def _build_failure_hindrance(state: Workflow, stage: Stage) -> Hindrance:
     """Return the hindrance of a failed stage, with the command that makes it run again.
 
     Depending on the cause, this is a change of the plan, a retry after a fix, or an amendment that
     a person approves. After an amendment, the stage is computed again without counting a retry.
     """
-    cause = reason(stage)[:_REASON]
-    if lies_in_plan(state, stage):
+    cause = describe_failure(stage)[:_REASON]
+    if is_failure_caused_by_plan(state, stage):
         advice = "a retry of the same plan would fail in the same way"
-        return _by(stage, f"failed ({cause}); {advice}", _APPLY, "FILE", "TEXT", advice=advice)
+        return _build_hindrance(
+            stage, f"failed ({cause}); {advice}", _APPLY, "FILE", "TEXT", advice=advice
+        )
     if is_software_missing(state, stage):
         advice = "install the missing software, or name other software in the plan"
         retry = f"wfctl stage retry {stage.id} --fix TEXT"
@@ -274,13 +282,15 @@ def _failed(state: Workflow, stage: Stage) -> Hindrance:
     if stage.retry_count >= limit:
         advice = f"all {limit} retries are used"
         why = f"failed, and {advice} ({cause})"
-        return _by(stage, why, *_amendment(stage, "--type stage_rerun"), advice=advice)
-    if is_refuted(stage):
+        return _build_hindrance(stage, why, *_amendment(stage, "--type stage_rerun"), advice=advice)
+    if has_failed_result_check(stage):
         advice = f"{_REFUTED}{_suggest_changes(stage)}"
         change = _amendment(stage, "--set PATH=VALUE", "PATH=VALUE")
-        return _by(stage, f"failed ({cause}); {_REFUTED}", *change, advice=advice)
+        return _build_hindrance(stage, f"failed ({cause}); {_REFUTED}", *change, advice=advice)
     retry = f"wfctl stage retry {stage.id} --fix TEXT"
-    return _by(stage, f"failed ({cause})", retry, "TEXT", advice="correct the cause first")
+    return _build_hindrance(
+        stage, f"failed ({cause})", retry, "TEXT", advice="correct the cause first"
+    )
 
 
 _REFUTED = "a retry would give the same results"
@@ -319,9 +329,9 @@ _LIMIT_CAUSE = re.compile(
 )
 
 
-def lies_in_plan(state: Workflow, stage: Stage) -> bool:
+def is_failure_caused_by_plan(state: Workflow, stage: Stage) -> bool:
     """Return whether the stage failed because of values in the current plan."""
-    because = _cause_by_plan(state, stage)
+    because = _cause_under_current_plan(state, stage)
     if because.startswith(PLAN_CAUSE) or _LIMIT_CAUSE.search(because):
         return True
     return bool(because) and bool(stage.attempts) and stage.attempts[-1].verdict in _OF_THE_PLAN
@@ -329,15 +339,15 @@ def lies_in_plan(state: Workflow, stage: Stage) -> bool:
 
 def is_software_missing(state: Workflow, stage: Stage) -> bool:
     """Return whether the stage failed because software named in the plan is not installed."""
-    return is_missing(_cause_by_plan(state, stage))
+    return is_caused_by_missing_software(_cause_under_current_plan(state, stage))
 
 
-def _cause_by_plan(state: Workflow, stage: Stage) -> str:
+def _cause_under_current_plan(state: Workflow, stage: Stage) -> str:
     """Return the cause of the stage's failure, or "" if the plan was changed after the failure."""
     return (stage.because or "") if stage.failed_plan >= state.version else ""
 
 
-def is_refuted(stage: Stage) -> bool:
+def has_failed_result_check(stage: Stage) -> bool:
     """Return whether a stage failed because its results did not pass the check.
 
     For a sweep, this must be the cause of all failed tasks.
@@ -355,7 +365,7 @@ def _amendment(stage: Stage, change: str, *needs: str) -> tuple[str, ...]:
     return (command, *needs, "TEXT")
 
 
-def reason(stage: Stage) -> str:
+def describe_failure(stage: Stage) -> str:
     """Return the cause of a stage's failure and its error message, in one line."""
     error = " ".join((stage.last_error or "the cause is not known").split())
     cause = stage.because
@@ -367,19 +377,19 @@ def reason(stage: Stage) -> str:
 def _under_way(stage: Stage) -> Hindrance | None:
     attempt = stage.open_attempt
     if attempt is not None and attempt.waiting and can_never_start(attempt.waiting["reason"]):
-        why = f"{attempt.id} cannot start: {attempt.waiting['reason']}"
-        return _by(stage, why, _APPLY, "FILE", "TEXT")
+        why = f"{attempt.id} cannot start: {attempt.waiting['describe_failure']}"
+        return _build_hindrance(stage, why, _APPLY, "FILE", "TEXT")
     if attempt is None or attempt.action != "unknown":
         return None
     if attempt.verdict == _MACHINE_REFUSED:
         why = f"{attempt.id} cannot continue: {attempt.reason}; correct this first"
-        return _by(stage, why, "wfctl run")
+        return _build_hindrance(stage, why, "wfctl run")
     if attempt.verdict == _HINDERED:
         why = f"{attempt.id} cannot continue: {str(attempt.reason).removesuffix('.')}"
-        return replace(_by(stage, why, "wfctl reconcile"), may_pass=True)
+        return replace(_build_hindrance(stage, why, "wfctl reconcile"), may_pass=True)
     why = f"the state of {attempt.id} is unknown ({attempt.reason})"
     if attempt.verdict not in _FOR_SOMEBODY and attempt.row != _OF_SOMEBODY_ELSE:
-        return _by(stage, why, "wfctl reconcile")
+        return _build_hindrance(stage, why, "wfctl reconcile")
     fail = f"wfctl stage fail {stage.id} --error TEXT"
     unblock = (
         f"`{fail}` and then `wfctl stage retry {stage.id} --fix TEXT`, or `wfctl stage compute "
@@ -388,7 +398,7 @@ def _under_way(stage: Stage) -> Hindrance | None:
     return Hindrance(stage.id, why, unblock, fail, ("TEXT",))
 
 
-def _held_back(state: Workflow, stage: Stage) -> Hindrance | None:
+def _find_skipped_dependency_hindrance(state: Workflow, stage: Stage) -> Hindrance | None:
     """Return the hindrance of a stage that depends on a skipped stage.
 
     Return None if no dependency was skipped.
@@ -396,7 +406,7 @@ def _held_back(state: Workflow, stage: Stage) -> Hindrance | None:
     for dependency in stage.depends_on:
         if state.stages[dependency].status is Status.SKIPPED:
             why = f"the stage depends on {dependency}, which was skipped"
-            return _by(stage, why, *_amendment(stage, "--set depends_on=JSON", "JSON"))
+            return _build_hindrance(stage, why, *_amendment(stage, "--set depends_on=JSON", "JSON"))
     return None
 
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from lifecycle.state.basis import cores
-from lifecycle.state.conditions import added_points, partners_of
+from lifecycle.state.basis import cores_per_task
+from lifecycle.state.conditions import find_point_source_stages, points_added_by_rounds
 from lifecycle.state.workflow import Attempt, Stage, Workflow
 from lifecycle.words.mandates import GRACE, RULE, Mandate, format_count, format_number, time_limit
 from lifecycle.words.rounds import LoopDefinition
@@ -16,7 +16,7 @@ from lifecycle.words.rounds import LoopDefinition
 HOUR = 3600.0
 
 
-def seconds_of(attempt: Attempt, now: str | None = None) -> float:
+def attempt_seconds(attempt: Attempt, now: str | None = None) -> float:
     """Return the duration of an attempt in seconds.
 
     For an attempt that has not ended, ``now`` (UTC, ISO 8601) is used as its end.
@@ -26,7 +26,7 @@ def seconds_of(attempt: Attempt, now: str | None = None) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Used:
+class MandateUse:
     """The use of a mandate (a permission given in advance, with limits).
 
     A running attempt is included with the maximum that it may use.
@@ -38,7 +38,7 @@ class Used:
     core_seconds: float = 0.0
 
 
-def used(state: Workflow, name: str, rule: int = RULE) -> Used:
+def compute_mandate_use(state: Workflow, name: str, rule: int = RULE) -> MandateUse:
     """Return the total use of a mandate since the workflow was created.
 
     A mandate is a permission given in advance, with limits. ``rule`` is the version of the mandate
@@ -51,23 +51,23 @@ def used(state: Workflow, name: str, rule: int = RULE) -> Used:
         for attempt in stage.attempts
         if name in attempt.charged.get("mandates", [])[: None if rule == RULE else 1]
     ]
-    return Used(
+    return MandateUse(
         len(by_it),
         sum(len(one.targets) for one in by_it if one.kind == "stage_rerun"),
         sum(attempt.charged["tasks"] for attempt in attempts),
-        sum(map(core_seconds, attempts)),
+        sum(map(charged_core_seconds, attempts)),
     )
 
 
-def core_seconds(attempt: Attempt) -> float:
+def charged_core_seconds(attempt: Attempt) -> float:
     """Return the core seconds that an attempt is charged to its mandates.
 
     This is the maximum for an attempt that may still be running, otherwise the actual use.
     """
     most = float(attempt.charged["core_seconds"])
-    if attempt.is_open or attempt.may_run_on:
+    if attempt.is_open or attempt.can_have_running_jobs:
         return most
-    return min(most, seconds_of(attempt) * int(attempt.charged["cores"]))
+    return min(most, attempt_seconds(attempt) * int(attempt.charged["cores"]))
 
 
 def task_count(state: Workflow, stage: Stage) -> int:
@@ -76,12 +76,14 @@ def task_count(state: Workflow, stage: Stage) -> int:
     If the points are in a file, return the last recorded number, or 1 if none is recorded.
     """
     if listed := stage.work.listed_points():
-        return len(listed) + len(added_points(state, stage.id))
+        return len(listed) + len(points_added_by_rounds(state, stage.id))
     seen = stage.work.progress(stage.attempts)
     return seen["total"] if seen is not None else 1
 
 
-def of_a_round(state: Workflow, loop: LoopDefinition, count: int) -> tuple[int, float | None]:
+def compute_round_cost(
+    state: Workflow, loop: LoopDefinition, count: int
+) -> tuple[int, float | None]:
     """Return the number of tasks of a complete round of a loop, and its maximum core seconds.
 
     ``count`` is the number of new points in the round. A round starts only if the whole round is
@@ -90,17 +92,17 @@ def of_a_round(state: Workflow, loop: LoopDefinition, count: int) -> tuple[int, 
     tasks, seconds, unknown = 0, 0.0, False
     for id_ in loop.stages:
         stage = state.stages[id_]
-        leading = {id_, *(partner.id for partner in partners_of(state, stage))}
+        leading = {id_, *(partner.id for partner in find_point_source_stages(state, stage))}
         own = count if loop.points in leading else task_count(state, stage)
         limit = time_limit(stage.parameters)
         unknown = unknown or limit is None
         tasks += own
-        seconds += own * cores(state, stage) * ((limit or 0) + GRACE)
+        seconds += own * cores_per_task(state, stage) * ((limit or 0) + GRACE)
     return tasks, None if unknown else seconds
 
 
-def cost_problems(
-    mandate: Mandate, so_far: Used, tasks: int, seconds: float | None
+def find_exceeded_mandate_limits(
+    mandate: Mandate, so_far: MandateUse, tasks: int, seconds: float | None
 ) -> Iterator[str]:
     """Yield a sentence for each limit of a mandate that new work would exceed.
 

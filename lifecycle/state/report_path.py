@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from lifecycle.state.workflow import Workflow
-from lifecycle.words.values import is_id, is_report
+from lifecycle.words.values import is_id, is_valid_report_path
 
 #: The folder of reports relative to the root, as the staged-workflow protocol defines it.
 FOLDER = "docs/superscientist/reports"
@@ -21,15 +21,15 @@ def report_path(state: Workflow, at: str) -> str:
     """
     topic = _DATE.sub("", state.id) if is_id(state.id) else "workflow"
     asked = state.session.report if state.session.is_open else None
-    path = asked if asked is not None and is_report(asked) else _usual(at, topic)
-    return numbered(path, state.completions + 1)
+    path = asked if asked is not None and is_valid_report_path(asked) else _usual(at, topic)
+    return add_number_to_path(path, state.completions + 1)
 
 
 def _usual(at: str, topic: str) -> str:
     return f"{FOLDER}/{at[:10]}-{topic}-report.md"
 
 
-def numbered(path: str, number: int) -> str:
+def add_number_to_path(path: str, number: int) -> str:
     """Return the path with a number before its suffix, such as ``report-2.md``.
 
     The number 1 leaves the path unchanged.

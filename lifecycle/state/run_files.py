@@ -33,7 +33,7 @@ class RunFile:
     search: tuple[str, ...] = ()
 
 
-def find_run_files(stage: Stage, name: str, folder: str) -> Iterator[RunFile]:
+def find_command_scripts(stage: Stage, name: str, folder: str) -> Iterator[RunFile]:
     """Yield the scripts and program files in a stage's command that runs in ``folder``.
 
     ``name`` is the parameter that contains the command.
@@ -42,22 +42,24 @@ def find_run_files(stage: Stage, name: str, folder: str) -> Iterator[RunFile]:
     if not isinstance(command, str):
         return
     for one in find_named_scripts(command):
-        place = join(folder, fill_in(stage, folder, one.folder))
-        word = fill_in(stage, folder, one.name)
+        place = resolve_relative_path(folder, expand_path_variables(stage, folder, one.folder))
+        word = expand_path_variables(stage, folder, one.name)
         if one.is_module:
-            paths = (fill_in(stage, folder, path) for path in one.search)
-            search = tuple(join(place, path) for path in paths if path)
+            paths = (expand_path_variables(stage, folder, path) for path in one.search)
+            search = tuple(resolve_relative_path(place, path) for path in paths if path)
             yield RunFile(place, runs=True, module=word, search=search)
         elif word and "\0" not in word:
-            yield RunFile(join(place, word), runs=one.runs and not _EXPANDED.search(word))
+            yield RunFile(
+                resolve_relative_path(place, word), runs=one.runs and not _EXPANDED.search(word)
+            )
     for one in find_program_files(command):
-        word = fill_in(stage, folder, one.name)
+        word = expand_path_variables(stage, folder, one.name)
         if not word.startswith("/") and not _EXPANDED.search(word):
-            place = join(folder, fill_in(stage, folder, one.folder))
-            yield RunFile(join(place, word), runs=True)
+            place = resolve_relative_path(folder, expand_path_variables(stage, folder, one.folder))
+            yield RunFile(resolve_relative_path(place, word), runs=True)
 
 
-def fill_in(stage: Stage, folder: str, text: str) -> str:
+def expand_path_variables(stage: Stage, folder: str, text: str) -> str:
     """Replace the variables for the root and the inputs in a command by paths.
 
     The paths are relative to ``folder``.
@@ -72,29 +74,29 @@ def fill_in(stage: Stage, folder: str, text: str) -> str:
     return _INPUT.sub(path, _ROOT.sub(up, text))
 
 
-def join(folder: str, word: str) -> str:
+def resolve_relative_path(folder: str, word: str) -> str:
     """Return the path of a file named relative to a folder, with all ``..`` resolved."""
     return posixpath.normpath(posixpath.join(folder, word))
 
 
-def commands_of(stage: Stage) -> dict[str, str]:
+def map_commands_to_folders(stage: Stage) -> dict[str, str]:
     """Return the parameters of a stage that contain commands, each with its working folder."""
     return {"command": stage.work.command_folder, **stage.work.verify_folders}
 
 
-def runs_file_found_by_name(stage: Stage) -> bool:
+def has_command_with_implicit_file(stage: Stage) -> bool:
     """Return whether a command of the stage runs a file only if a file of a certain name exists.
 
     Examples are ``python -m NAME``, which may also be an installed library, and ``make``.
     """
     return any(
         one.module is not None or (not one.runs and has_script_ending(one.path))
-        for name, folder in commands_of(stage).items()
-        for one in find_run_files(stage, name, folder)
+        for name, folder in map_commands_to_folders(stage).items()
+        for one in find_command_scripts(stage, name, folder)
     )
 
 
-def find_files_of_jobs(state: Workflow) -> set[tuple[str, str]]:
+def find_data_files_from_jobs(state: Workflow) -> set[tuple[str, str]]:
     """Return path and digest of each data file that a job wrote into its own stage's folder.
 
     The contents of such a file need no approval, because only the job wrote it. Files that a
@@ -105,21 +107,21 @@ def find_files_of_jobs(state: Workflow) -> set[tuple[str, str]]:
         (path, sha256)
         for stage in state.stages.values()
         for attempt in stage.attempts
-        for path, sha256 in _left_in(stage, attempt)
+        for path, sha256 in _iterate_written_data_files(stage, attempt)
         if path not in run
     }
 
 
 def _run_paths(state: Workflow, stage: Stage) -> Iterator[str]:
-    for name, folder in commands_of(stage).items():
-        yield from (one.path for one in find_run_files(stage, name, folder) if one.runs)
+    for name, folder in map_commands_to_folders(stage).items():
+        yield from (one.path for one in find_command_scripts(stage, name, folder) if one.runs)
     yield from stage.work.points_files
     machine = state.profile(stage).get("config_path")
     if isinstance(machine, str):
         yield posixpath.normpath(machine)
 
 
-def _left_in(stage: Stage, attempt: Attempt) -> Iterator[tuple[str, str]]:
+def _iterate_written_data_files(stage: Stage, attempt: Attempt) -> Iterator[tuple[str, str]]:
     """Yield path and digest of the files, except scripts, that an attempt wrote for its stage."""
     for file in attempt.left:
         path = file["path"]

@@ -27,7 +27,7 @@ def weight_of(state: Workflow, work_class: WorkClass) -> float:
     return own if _is_number(own) and 0 <= own <= MAX_WEIGHT else usual[work_class]
 
 
-def budget_of(state: Workflow) -> float:
+def maximum_session_cost(state: Workflow) -> float:
     """Return the maximum total cost of the work in one session."""
     found = state.session_config.get("session_budget")
     return found if _is_number(found) else default_session_config()["session_budget"]
@@ -64,7 +64,7 @@ def config_problems(config: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def class_of(state: Workflow, stage: Stage) -> WorkClass:
+def classify_ended_work(state: Workflow, stage: Stage) -> WorkClass:
     """Return the cost class of the work that a stage has just ended.
 
     The classes are "sync" (a successful local attempt that runs in the foreground), "async" (remote
@@ -84,7 +84,7 @@ def class_of(state: Workflow, stage: Stage) -> WorkClass:
     return max(found or ["sync"], key=lambda name: weight_of(state, name))
 
 
-def charges(state: Workflow) -> list[p.CostCharged]:
+def build_cost_charges(state: Workflow) -> list[p.CostCharged]:
     """Return the events that charge the costs of ended work to the open session.
 
     Each end of a stage is charged once. Work that ended while no session was open is charged to the
@@ -92,7 +92,7 @@ def charges(state: Workflow) -> list[p.CostCharged]:
     """
     if not state.session.is_open:
         return []
-    due = {s.id: class_of(state, s) for s in state.stages.values() if s.uncharged}
+    due = {s.id: classify_ended_work(state, s) for s in state.stages.values() if s.uncharged}
     if not due:
         return []  # a read-only call charges nothing and needs no model
     from lifecycle.payload import models as p
@@ -107,31 +107,33 @@ def charges(state: Workflow) -> list[p.CostCharged]:
 _SYNC_BELOW = 120
 
 
-def is_short(state: Workflow, stage: Stage) -> bool:
+def is_foreground_stage(state: Workflow, stage: Stage) -> bool:
     """Return whether a stage runs in the foreground: a local stage of less than two minutes."""
     expected: Any = stage.parameters.get("expected_seconds")
     local = state.backend_type(stage) == "local"
     return local and _is_number(expected) and bool(expected < _SYNC_BELOW)
 
 
-def estimate(state: Workflow, stage: Stage) -> float:
+def estimate_stage_cost(state: Workflow, stage: Stage) -> float:
     """Return the expected cost of a stage if it succeeds.
 
     The cost depends on whether the stage runs in the foreground and whether it is a retry.
     """
-    found = weight_of(state, "sync" if is_short(state, stage) else "async")
+    found = weight_of(state, "sync" if is_foreground_stage(state, stage) else "async")
     return max(found, weight_of(state, "error_cycle")) if stage.retry_count else found
 
 
-def affords(state: Workflow, stage: Stage, under_way: Iterable[Stage] = ()) -> bool:
+def can_afford_stage(state: Workflow, stage: Stage, under_way: Iterable[Stage] = ()) -> bool:
     """Return whether the rest of the session's budget covers the stage.
 
     The estimated costs of the running stages (``under_way``) are subtracted first.
     """
-    reserved = sum(estimate(state, other) for other in under_way)
-    return state.session.cost + reserved + estimate(state, stage) <= budget_of(state)
+    reserved = sum(estimate_stage_cost(state, other) for other in under_way)
+    return state.session.cost + reserved + estimate_stage_cost(
+        state, stage
+    ) <= maximum_session_cost(state)
 
 
-def is_beyond(state: Workflow, stage: Stage) -> bool:
+def is_over_session_budget(state: Workflow, stage: Stage) -> bool:
     """Return whether the estimated cost of the stage exceeds the whole budget of a session."""
-    return estimate(state, stage) > budget_of(state)
+    return estimate_stage_cost(state, stage) > maximum_session_cost(state)

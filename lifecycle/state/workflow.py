@@ -12,9 +12,9 @@ from lifecycle.errors import UnknownStage
 from lifecycle.state.loops import LoopState
 from lifecycle.state.status import FINISHED, Status, backend_type
 from lifecycle.sweeps.work import Work, build_work
-from lifecycle.words.mandates import MANDATES, Mandate, mandates_of
-from lifecycle.words.metrics import RESULTS, results_of
-from lifecycle.words.rounds import ROUNDS, LoopDefinition, envelope_of, loops_of
+from lifecycle.words.mandates import MANDATES, Mandate, parse_valid_mandates
+from lifecycle.words.metrics import RESULTS, parse_result_entries
+from lifecycle.words.rounds import ROUNDS, LoopDefinition, loop_limits_as_mandate, parse_valid_loops
 
 #: Verdicts on an attempt whose next step failed because of a check, a disk or a machine.
 _OBSTACLES = frozenset({"HINDERED", "MACHINE_REFUSED"})
@@ -174,7 +174,7 @@ class Attempt:
         return self.stop and self.stopped_at is None
 
     @property
-    def may_run_on(self) -> bool:
+    def can_have_running_jobs(self) -> bool:
         """Return whether jobs of an ended attempt may still be running.
 
         This is possible if the end of the attempt was recorded without observing that its jobs
@@ -488,7 +488,7 @@ class Workflow:
     @property
     def results(self) -> list[str]:
         """Return the names of the metrics and files that the plan lists as results."""
-        return results_of(self.extra.get(RESULTS))
+        return parse_result_entries(self.extra.get(RESULTS))
 
     @results.setter
     def results(self, names: list[str]) -> None:
@@ -514,7 +514,7 @@ class Workflow:
 
     def loop(self, name: str) -> LoopDefinition:
         """Return the definition of the loop. Raises KeyError if no loop has this name."""
-        return loops_of({name: self.rounds[name]})[name]
+        return parse_valid_loops({name: self.rounds[name]})[name]
 
     def mandate(self, name: str) -> Mandate | None:
         """Return the mandate (permission given in advance) with this name.
@@ -524,8 +524,12 @@ class Workflow:
         """
         loop = name.removeprefix(_OF_LOOP)
         if loop != name:
-            return envelope_of(self.loop(loop)) if loop in self.loops else None
-        return mandates_of({name: self.mandates[name]}).get(name) if name in self.mandates else None
+            return loop_limits_as_mandate(self.loop(loop)) if loop in self.loops else None
+        return (
+            parse_valid_mandates({name: self.mandates[name]}).get(name)
+            if name in self.mandates
+            else None
+        )
 
     def mandates_for(self, stage: Stage) -> list[str]:
         """Return the names of all mandates (permissions given in advance) that a stage uses.

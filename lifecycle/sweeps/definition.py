@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lifecycle.words.mandates import TIME_LIMIT
-from lifecycle.words.metrics import METRICS, Metric, metrics_of
-from lifecycle.words.values import stays_below
+from lifecycle.words.metrics import METRICS, Metric, parse_valid_metrics
+from lifecycle.words.values import is_base_folder_or_inside
 
 MAP = "map"
 #: Parameter with values that only the verify commands get, and not the command.
@@ -74,7 +74,7 @@ def earlier_task_basis(parameters: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in parameters.items() if name not in aside}
 
 
-def table_of(stage: str) -> tuple[str, str]:
+def task_table_paths(stage: str) -> tuple[str, str]:
     """Return the paths of the task table of a sweep, as CSV and JSON, relative to the root."""
     return f"{stage}/tasks.csv", f"{stage}/tasks.json"
 
@@ -99,7 +99,7 @@ def find_map_problems(
                 f"parameters.{name}: a stage with a map cannot use this parameter; remove the "
                 "parameter"
             )
-    tables = table_of(stage)
+    tables = task_table_paths(stage)
     if not outputs or not set(outputs) <= set(tables):
         yield (
             f"outputs: expected {tables[0]} or {tables[1]}, the table of all tasks. Name the "
@@ -137,7 +137,7 @@ def _find_file_problems(given: Mapping[str, Any]) -> Iterator[str]:
         return
     if isinstance(path, str) and not path.endswith((".csv", ".jsonl")):
         yield f"parameters.map.file: expected a name that ends with .csv or .jsonl, found {path}"
-    if isinstance(path, str) and not stays_below(path):
+    if isinstance(path, str) and not is_base_folder_or_inside(path):
         yield f"parameters.map.file: expected a path below the root, found {path}"
     if not isinstance(digest, str) or len(digest) != 64 or set(digest) - _HEX:
         yield (
@@ -160,7 +160,7 @@ def _find_point_problems(given: Mapping[str, Any], parameters: Mapping[str, Any]
     except UnusableMap as error:
         yield f"parameters.map: {error}"
         return
-    names = columns_of(parameters)
+    names = metric_column_names(parameters)
     for name in found[0].values:
         if name in parameters:
             yield (
@@ -176,14 +176,16 @@ def _find_task_parameter_problems(parameters: Mapping[str, Any]) -> Iterator[str
     outputs = parameters.get("task_outputs")
     if outputs is not None and not (
         isinstance(outputs, list)
-        and all(isinstance(path, str) and path and stays_below(path) for path in outputs)
+        and all(
+            isinstance(path, str) and path and is_base_folder_or_inside(path) for path in outputs
+        )
     ):
         yield f"parameters.task_outputs: expected paths in a task's folder, found {outputs!r:.80}"
     verify = parameters.get("task_verify")
     if verify is not None and not (isinstance(verify, str) and verify.strip()):
         yield f"parameters.task_verify: expected a command, found {verify!r:.60}"
-    yield from _check_whole_number(parameters, "task_retries", 0, 10)
-    yield from _check_whole_number(parameters, "at_once", 1, 1000)
+    yield from _find_whole_number_problem(parameters, "task_retries", 0, 10)
+    yield from _find_whole_number_problem(parameters, "at_once", 1, 1000)
     share = parameters.get("tolerate")
     is_number = isinstance(share, int | float) and not isinstance(share, bool)
     if share is not None and not (is_number and 0 <= share < 1):
@@ -193,7 +195,7 @@ def _find_task_parameter_problems(parameters: Mapping[str, Any]) -> Iterator[str
         yield f"parameters.metrics: expected an object of names and places, found {metrics!r:.60}"
     from lifecycle.sweeps.points import COLUMNS  # needed only when a definition is written
 
-    names = Counter([*COLUMNS, *_RESERVED_COLUMNS, *columns_of(parameters)])
+    names = Counter([*COLUMNS, *_RESERVED_COLUMNS, *metric_column_names(parameters)])
     for name in (name for name, count in names.items() if count > 1):
         yield (
             f"parameters.metrics: {name} would be the name of two columns in the table of tasks; "
@@ -201,13 +203,13 @@ def _find_task_parameter_problems(parameters: Mapping[str, Any]) -> Iterator[str
         )
 
 
-def columns_of(parameters: Mapping[str, Any]) -> list[str]:
+def metric_column_names(parameters: Mapping[str, Any]) -> list[str]:
     """Return the columns of a sweep's task table that contain metrics and their errors."""
-    metrics = metrics_of(parameters)
+    metrics = parse_valid_metrics(parameters)
     return [*metrics, *(f"{name}_error" for name, metric in metrics.items() if metric.error)]
 
 
-def _check_whole_number(
+def _find_whole_number_problem(
     parameters: Mapping[str, Any], name: str, least: int, most: int
 ) -> Iterator[str]:
     """Yield a problem unless the parameter is missing or an integer in the given range."""

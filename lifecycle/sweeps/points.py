@@ -74,8 +74,8 @@ def build_points(
     """
     if "like" in given:
         return _sort_points(given, like)
-    rows = list(_read_rows(given, text))
-    _check_size(len(rows))
+    rows = list(_build_point_values(given, text))
+    _check_point_count(len(rows))
     if not rows:
         raise UnusableMap("the map contains no points, but it must contain at least one point")
     names = list(rows[0])
@@ -84,24 +84,24 @@ def build_points(
     digested = given.get("folders", "named") == "digest"
     # The values are sorted by name, because an amendment may list the names in another order.
     found = tuple(_build_point(_add_types(row), digested=digested) for row in rows)
-    _check_keys(found)
+    _check_points_distinct(found)
     return _sort_points(given, found)
 
 
-def _read_rows(given: Mapping[str, Any], text: str | None) -> Iterable[Mapping[str, Any]]:
+def _build_point_values(given: Mapping[str, Any], text: str | None) -> Iterable[Mapping[str, Any]]:
     """Return the values of each point that a map defines."""
     if "points" in given:
-        return list(_check_objects(given["points"], "points"))
+        return list(_iterate_checked_objects(given["points"], "points"))
     if "grid" in given:
         columns = _read_columns(given["grid"], "grid")
-        _check_size(prod(map(len, columns.values())))
+        _check_point_count(prod(map(len, columns.values())))
         return (dict(zip(columns, row, strict=True)) for row in product(*columns.values()))
     if "zip" in given:
         return _zip_columns(_read_columns(given["zip"], "zip"))
     return parse_points_file(str(given.get("file")), text or "")
 
 
-def _check_objects(given: Any, way: str) -> Iterator[Mapping[str, Any]]:
+def _iterate_checked_objects(given: Any, way: str) -> Iterator[Mapping[str, Any]]:
     """Yield the entries of a list of objects. Raises `UnusableMap` for other values."""
     if not isinstance(given, list):
         raise UnusableMap(
@@ -155,7 +155,7 @@ def _expand_range(given: Mapping[str, Any], place: str) -> list[Any]:
             f"the range {place} cannot get from {first} to {last} with the step {step}"
         )
     count = int((last - first) / step) + 1
-    _check_size(count)
+    _check_point_count(count)
     return [_simplify_number(first + n * step) for n in range(count)]
 
 
@@ -163,7 +163,7 @@ def _spread_evenly(first: Decimal, last: Decimal, count: Decimal, place: str) ->
     """Return ``count`` evenly spaced numbers from ``first`` to ``last``."""
     if count != int(count) or count < 2:
         raise UnusableMap(f"{place}.count must be a whole number of 2 or more, but it is {count}")
-    _check_size(int(count))
+    _check_point_count(int(count))
     step = (last - first) / (count - 1)
     # Rounding to twelve digits removes rounding errors, such as in 0.30000000000000004.
     return [_simplify_number(Decimal(f"{first + n * step:.12g}")) for n in range(int(count))]
@@ -206,7 +206,7 @@ def parse_points_file(path: str, text: str) -> list[Mapping[str, Any]]:
     for number, line in enumerate(text.splitlines(), 1):
         place = f"{path}, line {number}"
         try:
-            rows += _check_objects([json.loads(line)] if line.strip() else [], place)
+            rows += _iterate_checked_objects([json.loads(line)] if line.strip() else [], place)
         except json.JSONDecodeError as error:
             raise UnusableMap(f"{place}: expected JSON, found {line!r:.60}") from error
     return rows
@@ -230,7 +230,7 @@ def _parse_csv(path: str, text: str) -> Iterator[Mapping[str, Any]]:
             yield dict(zip(names, values, strict=True))
 
 
-def _check_size(count: int) -> None:
+def _check_point_count(count: int) -> None:
     """Raise `UnusableMap` if a map has more points than allowed."""
     if count > MAX_POINTS:
         raise UnusableMap(
@@ -317,7 +317,7 @@ def _build_point(typed: tuple[tuple[str, type[Value], Value], ...], *, digested:
     return Point(row, key, key)
 
 
-def _check_keys(found: Sequence[Point]) -> None:
+def _check_points_distinct(found: Sequence[Point]) -> None:
     """Raise `UnusableMap` if two points have equal values or the same folder."""
     values: dict[tuple[tuple[str, type[bool] | None, Value], ...], int] = {}
     folders: dict[str, int] = {}

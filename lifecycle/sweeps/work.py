@@ -20,9 +20,9 @@ from lifecycle.sweeps.definition import (
     VERIFY_PARAMETERS,
     TaskRules,
     is_sweep,
-    table_of,
+    task_table_paths,
 )
-from lifecycle.words.metrics import METRICS, Metric, metrics_of
+from lifecycle.words.metrics import METRICS, Metric, parse_valid_metrics
 
 if TYPE_CHECKING:
     from lifecycle.sweeps.points import Point
@@ -84,7 +84,7 @@ class PlainWork:
     @property
     def output_metrics(self) -> Mapping[str, Metric]:
         """Return the metrics that are read from the stage's outputs, by name."""
-        return metrics_of(self.parameters)
+        return parse_valid_metrics(self.parameters)
 
     @property
     def command_parameters(self) -> dict[str, Any]:
@@ -167,7 +167,7 @@ class MappedWork:
     @property
     def tables(self) -> tuple[str, ...]:
         """Return the paths of the task tables, relative to the root."""
-        return table_of(self.stage)
+        return task_table_paths(self.stage)
 
     @property
     def task_folders(self) -> tuple[str, ...]:
@@ -189,7 +189,7 @@ class MappedWork:
     @property
     def task_metrics(self) -> Mapping[str, Metric]:
         """Return the metrics that have a value for each task, by name."""
-        return metrics_of(self.parameters)
+        return parse_valid_metrics(self.parameters)
 
     @property
     def task_rules(self) -> TaskRules:

@@ -214,38 +214,38 @@ def find_named_scripts(text: str, depth: int = 0) -> Iterator[NamedScript]:
     Commands inside the words of other commands are included.
     """
     for one in split_commands(text):
-        yield from find_default_files(one)
-        invocation = read_invocation(one)
+        yield from find_makefiles_of_command(one)
+        invocation = find_interpreter_call(one)
         yield from invocation.scripts if invocation is not None else ()
-        for inner in inner_texts(one) if depth < MAXIMUM_DEPTH else ():
-            yield from _read_inner(one, inner, depth)
+        for inner in extract_nested_commands(one) if depth < MAXIMUM_DEPTH else ():
+            yield from _find_scripts_in_nested_command(one, inner, depth)
 
 
-def read_invocation(command: SimpleCommand) -> Invocation | None:
+def find_interpreter_call(command: SimpleCommand) -> Invocation | None:
     """Return the call of the first interpreter in a simple command, or None if it has none."""
-    words = find_started_words(command.words)
+    words = drop_words_before_program(command.words)
     if words[:1] and words[0] in _STARTS_NOTHING:
         return None
     for number, word in enumerate(words):
         kind = _find_interpreter(word) if number == 0 or word not in (".", "source") else None
         if kind is not None:
             found = Invocation(kind, is_program=number == 0)
-            _read_arguments(command, list(words[number + 1 :]), found)
+            _collect_scripts_and_code(command, list(words[number + 1 :]), found)
             return found
     return None
 
 
-def without_keywords(words: Sequence[str]) -> Sequence[str]:
+def strip_leading_keywords(words: Sequence[str]) -> Sequence[str]:
     """Return the words of a command without leading keywords of the shell, such as ``do``."""
     return words[next((n for n, one in enumerate(words) if one not in _KEYWORDS), len(words)) :]
 
 
-def inner_texts(command: SimpleCommand) -> list[str]:
+def extract_nested_commands(command: SimpleCommand) -> list[str]:
     """Return the shell commands that are contained in the words of another command.
 
     Examples are command substitutions and the argument of ``bash -c``.
     """
-    words = find_started_words(command.words)
+    words = drop_words_before_program(command.words)
     found = [
         inner or ticks for word in command.words for inner, ticks in _SUBSTITUTION.findall(word)
     ]
@@ -253,13 +253,13 @@ def inner_texts(command: SimpleCommand) -> list[str]:
         found.append(" ".join(words[1:]))
     elif words[:1] == ["trap"]:
         found += words[1:2]
-    invocation = read_invocation(command)
+    invocation = find_interpreter_call(command)
     if invocation is not None and invocation.kind.is_shell:
         found += invocation.code
     return list(dict.fromkeys(filter(None, found)))
 
 
-def find_default_files(command: SimpleCommand) -> Iterator[NamedScript]:
+def find_makefiles_of_command(command: SimpleCommand) -> Iterator[NamedScript]:
     """Yield the file from which ``make`` or a similar program reads its commands.
 
     If the command names no file, yield all default names with ``runs=False``.
@@ -299,11 +299,11 @@ def _find_interpreter(word: str) -> Interpreter | None:
     return next((one for one in _INTERPRETERS if one.names.fullmatch(name)), None)
 
 
-def _read_arguments(command: SimpleCommand, rest: list[str], found: Invocation) -> None:
+def _collect_scripts_and_code(command: SimpleCommand, rest: list[str], found: Invocation) -> None:
     """Analyse the arguments of an interpreter, and add its scripts and code to ``found``."""
     kind = found.kind
     ends = bool(_ENDS.intersection(rest[:1]))
-    has_script, reads_input = _read_options(command, rest, found)
+    has_script, reads_input = _consume_interpreter_options(command, rest, found)
     rest = rest[1:] if rest[:1] == ["--"] else rest
     if kind.has_code_first and not has_script:
         found.code += rest[:1]
@@ -330,7 +330,9 @@ def _imported_modules(command: SimpleCommand, code: Sequence[str]) -> Iterator[N
             yield NamedScript(module, command.folder, False, is_module=True, search=search)
 
 
-def _read_options(command: SimpleCommand, rest: list[str], found: Invocation) -> tuple[bool, bool]:
+def _consume_interpreter_options(
+    command: SimpleCommand, rest: list[str], found: Invocation
+) -> tuple[bool, bool]:
     """Remove the options from the words ``rest``, and add their scripts and code to ``found``.
 
     Return two flags: whether an option gives a script or code, and whether an option requests that
@@ -381,7 +383,9 @@ def _split_option(option: str, kind: Interpreter) -> tuple[str, str]:
     return "-", ""
 
 
-def _read_inner(command: SimpleCommand, text: str, depth: int) -> Iterator[NamedScript]:
+def _find_scripts_in_nested_command(
+    command: SimpleCommand, text: str, depth: int
+) -> Iterator[NamedScript]:
     """Yield the scripts of a command that is contained in a word of another command."""
     for one in find_named_scripts(text, depth + 1):
         folder = posixpath.join(command.folder, one.folder)
@@ -394,13 +398,13 @@ def split_program(words: Sequence[str]) -> tuple[str, list[str]]:
 
     Return an empty string and an empty list if it starts no program.
     """
-    rest = find_started_words(words)
+    rest = drop_words_before_program(words)
     if not rest or rest[0] in _NO_PROGRAM:
         return "", []
     return rest[0], rest[1:]
 
 
-def find_started_words(words: Sequence[str]) -> list[str]:
+def drop_words_before_program(words: Sequence[str]) -> list[str]:
     """Return the words of a command from the started program on.
 
     Assignments, keywords, and launchers such as ``nice`` are removed.
@@ -429,7 +433,7 @@ def split_commands(text: str) -> list[SimpleCommand]:
     """
     found, folder, search, is_test = list[SimpleCommand](), "", "", False
     groups, blocks = list[tuple[str, str, int]](), 0
-    for one in _split_words(text):
+    for one in _iterate_simple_commands(text):
         if isinstance(one, str):
             if one == "(":
                 groups.append((folder, search, blocks))
@@ -437,7 +441,7 @@ def split_commands(text: str) -> list[SimpleCommand]:
                 folder, search, _ = groups.pop()
             continue
         words = one.words
-        started = find_started_words(words)
+        started = drop_words_before_program(words)
         paths = [one.partition("=")[2] for one in words if one.startswith("PYTHONPATH=")]
         own = paths[-1] if paths else search
         search = own if all(map(is_assignment, words)) or words[:1] == ("export",) else search
@@ -445,18 +449,18 @@ def split_commands(text: str) -> list[SimpleCommand]:
         found.append(replace(one, folder=folder, search=own, is_test=is_test))
         is_test = is_test and "]]" not in words
         blocks += _count_blocks(words)
-        folder = _change_folder(started, folder, is_known=blocks == 0 and not one.is_piped)
+        folder = _folder_after_command(started, folder, is_known=blocks == 0 and not one.is_piped)
     return found
 
 
 def _count_blocks(words: Sequence[str]) -> int:
     """Return the number of opened minus closed blocks (``if``, ``case``, ``for``, ``while``)."""
-    leading = list(words[: len(words) - len(without_keywords(words)) + 1])
+    leading = list(words[: len(words) - len(strip_leading_keywords(words)) + 1])
     closing = sum(one in ("fi", "done", "esac") for one in leading)
     return sum(one in _BLOCKS for one in leading) - closing
 
 
-def _change_folder(words: Sequence[str], folder: str, is_known: bool) -> str:
+def _folder_after_command(words: Sequence[str], folder: str, is_known: bool) -> str:
     """Return the current folder after a command, which may be a ``cd``.
 
     If the new folder is unknown, the result contains the variable ``$PWD``.
@@ -474,7 +478,7 @@ def is_assignment(word: str) -> bool:
     return _ASSIGNMENT.match(word) is not None
 
 
-def _split_words(text: str) -> Iterator[SimpleCommand | str]:
+def _iterate_simple_commands(text: str) -> Iterator[SimpleCommand | str]:
     """Yield each simple command with its words and its standard input.
 
     A parenthesis is yielded as a string.
@@ -506,7 +510,7 @@ def _split_words(text: str) -> Iterator[SimpleCommand | str]:
             words.append(token)
 
 
-def _join_here_documents(text: str) -> str:
+def _inline_here_documents(text: str) -> str:
     """Replace each here-document in a shell command by a quoted word after ``<<<``."""
     lines = text.split("\n")
     last = {line.strip(): number for number, line in enumerate(lines)}
@@ -529,7 +533,7 @@ def _tokenize(text: str) -> list[str]:
     A here-document becomes one word after ``<<<``. If a quote is not closed, the text is split at
     spaces and operators.
     """
-    text = _join_here_documents(text.replace("\\\n", " "))
+    text = _inline_here_documents(text.replace("\\\n", " "))
     text = _WHICH.sub(r"\1", _ARITHMETIC.sub("0", text))
     lexer = shlex.shlex(text, posix=True, punctuation_chars="();<>|&\n")
     lexer.commenters, lexer.whitespace, lexer.whitespace_split = "", " \t\r", True

@@ -45,7 +45,7 @@ DEFINITIONAL = frozenset(
 )
 
 
-def list_named_paths(stage: Any) -> tuple[Any, tuple[str, ...]]:
+def convert_named_paths_to_lists(stage: Any) -> tuple[Any, tuple[str, ...]]:
     """Return a stage's entry with its inputs and outputs as lists of paths.
 
     Also return the names of the fields that were objects. The published skill allows both forms, a
@@ -92,7 +92,7 @@ Layout = dict[str, list[str]]
 """JSON pointer (RFC 6901) of an object → its keys in order."""
 
 
-def layout_of(value: Any, pointer: str = "") -> Layout:
+def record_key_order(value: Any, pointer: str = "") -> Layout:
     """Return the order of the keys of each object in ``value`` whose keys are not sorted.
 
     The result maps the JSON pointer of the object to its keys.
@@ -103,7 +103,7 @@ def layout_of(value: Any, pointer: str = "") -> Layout:
         if keys != sorted(keys):
             found[pointer] = keys
     for key, child in _child_values(value):
-        found.update(layout_of(child, f"{pointer}/{escape_pointer_key(key)}"))
+        found.update(record_key_order(child, f"{pointer}/{escape_pointer_key(key)}"))
     return found
 
 
@@ -148,7 +148,7 @@ Spelling = dict[str, str]
 """JSON pointer (RFC 6901) of a number → its text."""
 
 
-def spelling_of(text: str) -> Spelling:
+def collect_number_spellings(text: str) -> Spelling:
     """Return the numbers in a JSON text that have another notation than wfctl would write.
 
     The result maps the JSON pointer of a number to its text, such as ``1.50``.
@@ -223,7 +223,7 @@ def value_at(value: Any, pointer: str) -> Any:
 _LEAF = frozenset({"old", "new"})
 
 
-def rewired_fields(change: dict[str, Any]) -> dict[str, dict[str, Any]]:
+def collect_changes_by_field(change: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """Return the changes of a stage in an amendment as a dictionary by field.
 
     In the amendment, ``old`` and ``new`` at the top level describe the change of ``depends_on``.

@@ -39,7 +39,7 @@ def runs_other_code(code: str) -> bool:
     tree = _parse_python(code)
     if tree is None or _INSERTED.search(code):
         return True
-    return any(map(_is_running, ast.walk(tree)))
+    return any(map(_can_node_run_code, ast.walk(tree)))
 
 
 def find_imports(code: str) -> Iterator[str]:
@@ -74,7 +74,7 @@ def _parse_python(code: str) -> ast.Module | None:
             return None
 
 
-def _is_running(node: ast.AST) -> bool:
+def _can_node_run_code(node: ast.AST) -> bool:
     """Return whether a node of a Python syntax tree uses a name that can run other code."""
     if isinstance(node, ast.Attribute):
         owner = node.value.id if isinstance(node.value, ast.Name) else ""

@@ -62,7 +62,7 @@ class Mandate:
     scripts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
-def mandates_of(given: Any) -> dict[str, Mandate]:
+def parse_valid_mandates(given: Any) -> dict[str, Mandate]:
     """Return the mandates in a plan by name, without invalid ones."""
     entries = given.items() if isinstance(given, dict) else ()
     return {
@@ -169,11 +169,13 @@ def _find_limit_problems(given: Mapping[str, Any]) -> Iterator[str]:
         yield ".amendments: expected how many amendments it is for"
     for name in ("amendments", "reruns", "tasks"):
         if name in given:
-            yield from check_number_limit(given, name, 0)
-    yield from check_number_limit({"core_hours": 0, **given}, "core_hours", 0, is_whole=False)
+            yield from find_number_limit_problem(given, name, 0)
+    yield from find_number_limit_problem(
+        {"core_hours": 0, **given}, "core_hours", 0, is_whole=False
+    )
 
 
-def check_number_limit(
+def find_number_limit_problem(
     given: Mapping[str, Any], name: str, least: int, *, is_whole: bool = True
 ) -> Iterator[str]:
     """Yield a problem unless the value named ``name`` is a number that can be a limit."""
@@ -239,13 +241,13 @@ def parse_instant(text: Any) -> datetime | None:
     return found if found.tzinfo is not None else None
 
 
-def is_over(mandate: Mandate, at: str) -> bool:
+def is_mandate_expired(mandate: Mandate, at: str) -> bool:
     """Return whether a mandate has expired at the given time (UTC, ISO 8601)."""
     end, now = parse_instant(mandate.until), parse_instant(at)
     return mandate.until is not None and (end is None or now is None or now > end)
 
 
-def is_for(mandate: Mandate, actor: str) -> bool:
+def can_actor_use_mandate(mandate: Mandate, actor: str) -> bool:
     """Return whether an actor, such as ``agent:claude``, may act under a mandate."""
     from fnmatch import fnmatchcase  # needed by few calls
 
@@ -258,7 +260,7 @@ def time_limit(parameters: Mapping[str, Any]) -> int | None:
     return found if _is_whole(found) and 0 < found <= LONGEST else None
 
 
-def limit_problems(parameters: Mapping[str, Any]) -> Iterator[str]:
+def time_limit_problems(parameters: Mapping[str, Any]) -> Iterator[str]:
     """Yield a problem if the time limit of a stage is not valid."""
     if TIME_LIMIT in parameters and time_limit(parameters) is None:
         found = parameters[TIME_LIMIT]

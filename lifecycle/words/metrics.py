@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any
 
-from lifecycle.words.values import stays_below
+from lifecycle.words.values import is_base_folder_or_inside
 
 #: Name of the parameter that contains the metrics of a stage.
 METRICS = "metrics"
@@ -39,7 +39,7 @@ class Metric:
     reference: Mapping[str, Any] | None = None
 
 
-def metrics_of(parameters: Mapping[str, Any]) -> dict[str, Metric]:
+def parse_valid_metrics(parameters: Mapping[str, Any]) -> dict[str, Metric]:
     """Return the valid metrics of a stage by name.
 
     If the parameter ``metrics`` is not an object, it belongs to the command and is ignored here.
@@ -109,7 +109,7 @@ def _find_metric_problems(given: Any) -> Iterator[str]:
 def _find_place_problems(place: str, of: str) -> Iterator[str]:
     """Yield a problem unless the text names a file and a place in it, such as ``fit.json#/tc``."""
     path, _, pointer = place.partition("#")
-    if not (path.endswith(_FILES) and stays_below(path) and pointer.startswith("/")):
+    if not (path.endswith(_FILES) and is_base_folder_or_inside(path) and pointer.startswith("/")):
         yield (
             f"{of}: expected a JSON file and a place in it, such as fit.json#/tc, or a CSV file "
             f"and a column (its last row), such as fit.csv#/tc, found {place!r:.60}"
@@ -150,7 +150,7 @@ def is_number(value: Any) -> bool:
     return abs(value) <= _LARGEST if isinstance(value, int) else isfinite(value)
 
 
-def file_of(stage: str, outputs: Sequence[str], metric: Metric) -> str:
+def metric_file_path(stage: str, outputs: Sequence[str], metric: Metric) -> str:
     """Return the file that contains a stage's metric, relative to the root.
 
     A plan names the file relative to the stage's folder, or exactly like one of the ``outputs``.
@@ -159,9 +159,9 @@ def file_of(stage: str, outputs: Sequence[str], metric: Metric) -> str:
     return metric.path if as_named else f"{stage}/{metric.path}"
 
 
-def is_output(stage: str, outputs: Sequence[str], metric: Metric) -> bool:
+def is_metric_file_output(stage: str, outputs: Sequence[str], metric: Metric) -> bool:
     """Return whether the file of a metric is an output of the stage, or inside an output folder."""
-    path = file_of(stage, outputs, metric)
+    path = metric_file_path(stage, outputs, metric)
     return any(lies_in(path, output) for output in outputs)
 
 
@@ -170,7 +170,7 @@ def lies_in(path: str, output: str) -> bool:
     return path == output or path.startswith(f"{output.rstrip('/')}/")
 
 
-def results_of(given: Any) -> list[str]:
+def parse_result_entries(given: Any) -> list[str]:
     """Return the entries in the field ``results`` of a plan.
 
     Return an empty list if the field is not a list of strings.
@@ -182,7 +182,7 @@ def results_of(given: Any) -> list[str]:
 
 def find_malformed_results(given: Any) -> Iterator[str]:
     """Yield a problem if the field ``results`` of a plan is not a list of strings."""
-    if given != [] and not results_of(given):
+    if given != [] and not parse_result_entries(given):
         yield f'{RESULTS}: expected a list such as ["stage-2.tc"], found {given!r:.80}'
 
 
@@ -204,7 +204,7 @@ def resolve_result(text: str, stages: Iterable[Any]) -> ResultTarget | None:
     """
     of, dot, name = text.rpartition(".")
     for stage in stages:
-        metric = metrics_of(stage.parameters).get(name) if dot and stage.id == of else None
+        metric = parse_valid_metrics(stage.parameters).get(name) if dot and stage.id == of else None
         if metric is not None:
             return ResultTarget(text, stage.id, metric)
         if any(lies_in(text, output) for output in stage.outputs):

@@ -16,7 +16,7 @@ from lifecycle.words.mandates import (
     allowed_digests,
     bounds_problems,
     canonical_text,
-    check_number_limit,
+    find_number_limit_problem,
     is_within_bounds,
     scripts_problems,
 )
@@ -82,7 +82,7 @@ class LoopDefinition:
     scripts: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def asks_somebody(self) -> bool:
+    def has_external_proposer(self) -> bool:
         """Return whether a person or an agent proposes the points of the next round."""
         return self.ask == AGENT
 
@@ -92,15 +92,15 @@ class LoopDefinition:
 
         Return "" if a person or an agent proposes them.
         """
-        return "" if self.asks_somebody else self.ask.partition("/")[0]
+        return "" if self.has_external_proposer else self.ask.partition("/")[0]
 
 
-def folder_of(stage: str, number: int) -> str:
+def stage_folder_of_round(stage: str, number: int) -> str:
     """Return the folder, relative to the root, that contains a stage's files of one loop round."""
     return f"{stage}/round-{number:02d}"
 
 
-def loops_of(given: Any) -> dict[str, LoopDefinition]:
+def parse_valid_loops(given: Any) -> dict[str, LoopDefinition]:
     """Return the definitions of the loops in a plan by name, without invalid ones."""
     entries = given.items() if isinstance(given, dict) else ()
     return {
@@ -124,7 +124,7 @@ def build_loop(name: str, given: Mapping[str, Any]) -> LoopDefinition:
     )
 
 
-def envelope_of(loop: LoopDefinition) -> Mandate:
+def loop_limits_as_mandate(loop: LoopDefinition) -> Mandate:
     """Return the limits of a loop in the form of a mandate that allows no amendments.
 
     A mandate is a permission given in advance, with limits.
@@ -175,8 +175,10 @@ def _find_number_problems(given: Mapping[str, Any]) -> Iterator[str]:
         yield ".at_most: expected the most of rounds; a loop has an end"
     for key in ("at_most", "each", "tasks"):
         if key in given:
-            yield from check_number_limit(given, key, 1 if key != "tasks" else 0)
-    yield from check_number_limit({"core_hours": 0, **given}, "core_hours", 0, is_whole=False)
+            yield from find_number_limit_problem(given, key, 1 if key != "tasks" else 0)
+    yield from find_number_limit_problem(
+        {"core_hours": 0, **given}, "core_hours", 0, is_whole=False
+    )
 
 
 def _find_bounds_problems(given: Any) -> Iterator[str]:
@@ -201,7 +203,7 @@ def _find_criterion_problems(given: Any) -> Iterator[str]:
     if given.get("better", "lower") not in ("lower", "higher"):
         yield f".better: expected lower or higher, found {given['better']!r:.60}"
     if "rounds" in given or tests[0] == "no_better":
-        yield from check_number_limit({"rounds": 1, **given}, "rounds", 1)
+        yield from find_number_limit_problem({"rounds": 1, **given}, "rounds", 1)
 
 
 def find_values_outside_envelope(loop: LoopDefinition, point: Mapping[str, Any]) -> Iterator[str]:
@@ -220,7 +222,7 @@ Numbers = Mapping[str, Mapping[str, Any]]
 """The numbers of a round: ``stage-2.tc`` → its ``value``, and its ``error`` if known."""
 
 
-def is_met(until: LoopCriterion, rounds: Sequence[Numbers], better: str) -> bool:
+def is_criterion_met(until: LoopCriterion, rounds: Sequence[Numbers], better: str) -> bool:
     """Return whether the metrics of the rounds so far meet a stopping criterion of the loop.
 
     ``rounds`` has the metrics of each round, the oldest first. ``better`` is the direction in which
@@ -238,10 +240,14 @@ def is_met(until: LoopCriterion, rounds: Sequence[Numbers], better: str) -> bool
             return value > until.limit
         case "relative_error":
             return error is not None and value != 0 and abs(error / value) <= until.limit
-    return _is_no_better(until, [None if one is None else one["value"] for one in found], better)
+    return _has_stopped_improving(
+        until, [None if one is None else one["value"] for one in found], better
+    )
 
 
-def _is_no_better(until: LoopCriterion, values: Sequence[float | None], better: str) -> bool:
+def _has_stopped_improving(
+    until: LoopCriterion, values: Sequence[float | None], better: str
+) -> bool:
     """Return whether the best value has not improved enough in the last rounds."""
     sign = -1.0 if (until.better or better) == "higher" else 1.0
     known = [None if value is None else sign * value for value in values]

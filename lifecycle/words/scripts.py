@@ -35,15 +35,15 @@ MISSING = "missing"
 
 def is_digest(recorded: str) -> bool:
     """Return whether the value that is recorded for a script is a digest."""
-    return recorded != MISSING and not is_unknown(recorded)
+    return recorded != MISSING and not is_content_unknown(recorded)
 
 
-def is_unknown(recorded: str) -> bool:
+def is_content_unknown(recorded: str) -> bool:
     """Return whether the value recorded for a script states that its contents are unknown."""
     return recorded.partition(":")[0] == OUTSIDE
 
 
-def explain_unknown(script: str, recorded: str) -> str:
+def explain_unknown_digest(script: str, recorded: str) -> str:
     """Return a sentence that states why no digest of a script is known.
 
     ``script`` may also be a part of a command. The sentence then states the remedy.
@@ -54,7 +54,7 @@ def explain_unknown(script: str, recorded: str) -> str:
     return f"`{script}` runs files {OUTSIDE}: {reason}. Name each script by its path in the root"
 
 
-def is_read_unasked(path: str) -> bool:
+def is_read_automatically(path: str) -> bool:
     """Return whether programs such as git or editors read a file automatically.
 
     Files inside a folder that is read automatically are included.

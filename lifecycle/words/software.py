@@ -14,6 +14,6 @@ _LINES = (MODULE, VENV, CONDA, CONTAINER, PROGRAM, "{}: command not found")
 _MISSING = re.compile("|".join(re.escape(line).replace(r"\{\}", ".+") for line in _LINES))
 
 
-def is_missing(because: str) -> bool:
+def is_caused_by_missing_software(because: str) -> bool:
     """Return whether missing software is the cause of a failure."""
     return _MISSING.search(because) is not None

@@ -16,10 +16,10 @@ from lifecycle.words.commands import (
     Invocation,
     NamedScript,
     SimpleCommand,
-    find_default_files,
-    find_started_words,
-    inner_texts,
-    read_invocation,
+    drop_words_before_program,
+    extract_nested_commands,
+    find_interpreter_call,
+    find_makefiles_of_command,
     split_commands,
     split_program,
 )
@@ -91,13 +91,13 @@ def find_unknown_files(text: str, depth: int = 0) -> list[UnknownFile]:
         is_bash_test = one.is_test and depth == 0
         shown = f"{before} | {words}" if one.is_piped else words
         found += [UnknownFile(shown, why) for why in _find_reasons(one, is_bash_test)][:1]
-        for inner in inner_texts(one):
-            found += _find_in_inner(one, inner, depth)
+        for inner in extract_nested_commands(one):
+            found += _find_in_nested_command(one, inner, depth)
         before = words
     return list(dict.fromkeys(found))
 
 
-def _find_in_inner(command: SimpleCommand, text: str, depth: int) -> list[UnknownFile]:
+def _find_in_nested_command(command: SimpleCommand, text: str, depth: int) -> list[UnknownFile]:
     """Return the unknown files of a command that is contained in a word of another command."""
     if depth >= MAXIMUM_DEPTH or re.fullmatch(r"\s*(?:[$`{]\S*|\$\(.*\)|`.*`)\s*", text):
         return [UnknownFile(" ".join(command.words), _COMPUTED)]
@@ -110,16 +110,16 @@ def _find_reasons(command: SimpleCommand, is_test: bool) -> Iterator[str]:
     yield from _reasons_of_builtin(command)
     if not is_test:
         yield from _reasons_of_program(command)
-    for one in find_default_files(command):
+    for one in find_makefiles_of_command(command):
         yield from _reasons_of_script(one)
-    invocation = read_invocation(command)
+    invocation = find_interpreter_call(command)
     if invocation is not None:
         yield from _reasons_of_interpreter(command, invocation)
 
 
 def _reasons_of_variables(command: SimpleCommand) -> Iterator[str]:
     """Yield a reason for each variable that a command sets and that determines which files run."""
-    started = find_started_words(command.words)
+    started = drop_words_before_program(command.words)
     before = command.words[: len(command.words) - len(started)]
     setter = started[0] if started[:1] and started[0] in _SETTERS else ""
     for word in (*before, *(started[1:] if setter else ())):
@@ -137,7 +137,7 @@ def _reasons_of_variables(command: SimpleCommand) -> Iterator[str]:
 
 def _reasons_of_builtin(command: SimpleCommand) -> Iterator[str]:
     """Yield a reason if a shell builtin, or an option of ``env``, changes which files run."""
-    words = find_started_words(command.words)
+    words = drop_words_before_program(command.words)
     before = command.words[: len(command.words) - len(words)]
     name = words[0] if words else ""
     if any(posixpath.basename(one) == "env" for one in before) and any(map(_ENV.match, before)):
@@ -159,7 +159,7 @@ def _reasons_of_program(command: SimpleCommand) -> Iterator[str]:
         starts = [one for word, one in pairwise(rest) if word[:3] in _STARTERS]
         program = next((one for one in starts if re.search(r"[{$`]", one)), program)
     elif name in _LAUNCHERS:
-        program = _first_operand(rest) or ("{}" if name == "parallel" else "")
+        program = _find_xargs_program(rest) or ("{}" if name == "parallel" else "")
     program = _REPLACED.sub("", program)
     if program.startswith(("{}", ":::")):
         yield _LIST
@@ -171,7 +171,7 @@ def _reasons_of_program(command: SimpleCommand) -> Iterator[str]:
         yield _PATTERN
 
 
-def _first_operand(words: list[str]) -> str:
+def _find_xargs_program(words: list[str]) -> str:
     """Return the program that ``xargs`` or ``parallel`` starts, or "" if none is given."""
     rest = list(words)
     while rest and rest[0].startswith("-"):
@@ -191,11 +191,11 @@ def _reasons_of_interpreter(command: SimpleCommand, found: Invocation) -> Iterat
     for text in () if found.kind.is_shell else found.code:
         if re.match(r"\s*[$`]", text) and not found.kind.has_code_first:
             yield _COMPUTED
-        if _runs_other_code(found, text):
+        if _can_code_run_unknown_file(found, text):
             yield _CODE
 
 
-def _runs_other_code(found: Invocation, text: str) -> bool:
+def _can_code_run_unknown_file(found: Invocation, text: str) -> bool:
     """Return whether code on the command line may run a file that the command does not name."""
     if found.kind.module is not None:
         return runs_other_code(text)

@@ -73,7 +73,7 @@ def is_placeholder(text: str) -> bool:
     return text.strip(" .…\"'<>[]").lower() in ("", "text", "what you did", "what shows it")
 
 
-def is_below(path: str) -> bool:
+def is_inside_base_folder(path: str) -> bool:
     """Return whether a relative path names something inside its base folder.
 
     The path must be normalized. The file system is not read.
@@ -82,16 +82,16 @@ def is_below(path: str) -> bool:
     return is_normal and len(path) <= MAX_PATH and not _has_control(path)
 
 
-def stays_below(path: str) -> bool:
+def is_base_folder_or_inside(path: str) -> bool:
     """Return whether a relative path stays inside its base folder.
 
     The base folder itself (``.``) and a trailing slash are allowed.
     """
     steps = [step for step in path.split("/") if step not in ("", ".")]
-    return not path.startswith("/") and is_below("/".join(steps))
+    return not path.startswith("/") and is_inside_base_folder("/".join(steps))
 
 
-def is_report(path: str) -> bool:
+def is_valid_report_path(path: str) -> bool:
     """Return whether a path is allowed as the path of a report."""
     fits = re.fullmatch(REPORT_PATTERN.removesuffix("$"), path) is not None
     return fits and len(path) <= MAX_PATH
@@ -161,19 +161,19 @@ _NESTED: frozenset[type] = frozenset({dict, list})
 _FLAT = frozenset({str, int, float, bool, type(None)})
 
 
-def find_excess(type_: str, data: Mapping[str, Any]) -> str | None:
+def find_exceeded_limit(type_: str, data: Mapping[str, Any]) -> str | None:
     """Return the problem if an event's data exceeds a limit, otherwise None.
 
     The limits concern nested values and numbers of tasks.
     """
-    if type_ == "tasks.observed" and (why := find_misplaced_task(data)) is not None:
+    if type_ == "tasks.observed" and (why := find_task_range_problem(data)) is not None:
         return why
     if not _FLAT.issuperset(map(type, data.values())) and _is_deep(data, MAX_DEPTH):
         return f"expected values nested at most {MAX_DEPTH} deep, found deeper ones"
     return None
 
 
-def find_misplaced_task(data: Mapping[str, Any]) -> str | None:
+def find_task_range_problem(data: Mapping[str, Any]) -> str | None:
     """Return the problem if the ranges of task numbers are not valid, otherwise None.
 
     Ranges must be in order without overlaps, and each number must be that of a task.
@@ -193,7 +193,7 @@ def find_misplaced_task(data: Mapping[str, Any]) -> str | None:
     return None
 
 
-def find_oversized_part(type_: str, data: Mapping[str, Any]) -> str | None:
+def find_oversized_event_problem(type_: str, data: Mapping[str, Any]) -> str | None:
     """Return the problem if an event is too large to be written, otherwise None.
 
     Events that are read are not checked, because older logs may contain larger events.
@@ -306,7 +306,7 @@ _EXPECTED = {
 }
 
 
-def explain_misfit(error: Any) -> str:
+def explain_validation_error(error: Any) -> str:
     """Return a message about an invalid value: the expected value, and the actual value.
 
     ``error`` is an entry of the ``errors()`` of pydantic's `ValidationError`.
@@ -319,10 +319,10 @@ def explain_misfit(error: Any) -> str:
     return f"{said}, found {error['input']!r:.80}"
 
 
-def explain_problem(error: Any) -> str:
+def explain_validation_error_at_path(error: Any) -> str:
     """Return a message about an invalid value, preceded by the dotted path of the value."""
     steps = [str(step) for step in error["loc"]]
-    return f"{'.'.join(steps)[:200] or 'the whole'}: {explain_misfit(error)}"
+    return f"{'.'.join(steps)[:200] or 'the whole'}: {explain_validation_error(error)}"
 
 
 def _describe_expected(error: Any) -> str:

@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 from alembic import op
 
-from eventstore.tables import columns
+from eventstore.tables import build_table_columns
 
 revision = "0001"
 down_revision = None
@@ -15,7 +15,7 @@ def upgrade() -> None:
     """Create every table and its triggers, and mark the database as one of wfctl."""
     op.create_table(
         "events",
-        *columns(
+        *build_table_columns(
             "position:number* stream:name! version:int! event_id! type! recorded_at! hash! body!"
         ),
         sa.UniqueConstraint("stream", "version", name="events_stream_version"),
@@ -23,14 +23,20 @@ def upgrade() -> None:
     )
     op.create_table(
         "commands",
-        *columns("command_id:name* stream:name! digest! first_version:int! last_version:int!"),
+        *build_table_columns(
+            "command_id:name* stream:name! digest! first_version:int! last_version:int!"
+        ),
         sqlite_with_rowid=False,
     )
     op.create_table(
-        "refusals", *columns("id:number* at! stream:name! actor! command! code! message! data!")
+        "refusals",
+        *build_table_columns("id:number* at! stream:name! actor! command! code! message! data!"),
     )
     op.create_table(
-        "folds", *columns("stream:name* reducer* reducer_version:int! version:int! state:bytes!")
+        "folds",
+        *build_table_columns(
+            "stream:name* reducer* reducer_version:int! version:int! state:bytes!"
+        ),
     )
     if op.get_bind().dialect.name == "sqlite":
         _sqlite()

@@ -2,7 +2,7 @@
 
 from alembic import op
 
-from eventstore.tables import columns
+from eventstore.tables import build_table_columns
 
 revision = "0002"
 down_revision = "0001"
@@ -34,7 +34,7 @@ def upgrade() -> None:
     """Create the history tables, which are filled when they are needed, and the views."""
     names = {}
     for table, words in _TABLES.items():
-        made = op.create_table(f"history_{table}", *columns(words))
+        made = op.create_table(f"history_{table}", *build_table_columns(words))
         names[table] = [column.name for column in made.columns]
     ours = names.pop("events")
     theirs = ("position", "event_id", "type", "recorded_at", "hash")

@@ -8,7 +8,7 @@ from math import ceil, floor, isfinite, log10, sqrt
 from statistics import fmean, stdev
 from typing import Any, NamedTuple
 
-from lifecycle.fold.rounds import better_direction, counting_rounds
+from lifecycle.fold.rounds import better_direction, list_valid_rounds
 from lifecycle.state.workflow import Workflow
 from lifecycle.words.metrics import is_number
 from lifecycle.words.rounds import LoopDefinition
@@ -170,7 +170,7 @@ def plots_of_rounds(state: Workflow, name: str) -> list[Plot]:
 def _plot_of_rounds(state: Workflow, loop: LoopDefinition, metric: str) -> Plot | None:
     numbers = {
         one.number: number
-        for one in counting_rounds(state, state.loops[loop.name])
+        for one in list_valid_rounds(state, state.loops[loop.name])
         if (number := one.numbers.get(metric)) is not None
     }
     found = [
@@ -344,7 +344,7 @@ def _compute_step_corners(points: Sequence[PlotPoint]) -> list[PlotPoint]:
 _DOTS = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
 
 
-def in_braille(plot: Plot, width: int = 60, height: int = 12) -> list[str]:
+def draw_braille_plot(plot: Plot, width: int = 60, height: int = 12) -> list[str]:
     """Return the plot as lines of Braille characters for a terminal.
 
     The drawing area has ``width`` by ``height`` characters.

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from unicodedata import east_asian_width
 from xml.sax.saxutils import escape, quoteattr
 
-from projections.words.text import in_lines
+from projections.words.text import mark_invisible_in_each_line
 
 
 def format_element(name: str, content: str = "", /, **attributes: object) -> str:
@@ -15,7 +15,7 @@ def format_element(name: str, content: str = "", /, **attributes: object) -> str
     Because ``class`` is a Python keyword, the argument ``class_`` sets the attribute ``class``.
     """
     given = "".join(
-        f" {key.rstrip('_').replace('_', '-')}={quoteattr(in_lines(format_coordinate(value)))}"
+        f" {key.rstrip('_').replace('_', '-')}={quoteattr(mark_invisible_in_each_line(format_coordinate(value)))}"
         for key, value in attributes.items()
         if value is not None
     )
@@ -24,7 +24,7 @@ def format_element(name: str, content: str = "", /, **attributes: object) -> str
 
 def format_text(value: str, /, **attributes: object) -> str:
     """Return an SVG text element that shows ``value``."""
-    return format_element("text", escape(in_lines(value)), **attributes)
+    return format_element("text", escape(mark_invisible_in_each_line(value)), **attributes)
 
 
 def format_title(value: str) -> str:
@@ -32,7 +32,7 @@ def format_title(value: str) -> str:
 
     Browsers show the title as a tooltip, and screen readers read it aloud.
     """
-    return format_element("title", escape(in_lines(value)))
+    return format_element("title", escape(mark_invisible_in_each_line(value)))
 
 
 def format_coordinate(value: object) -> str:
@@ -100,7 +100,7 @@ def format_picture(
     )  # fmt: skip
 
 
-def file_of(drawing: str) -> Iterator[str]:
+def iterate_svg_file_parts(drawing: str) -> Iterator[str]:
     """Yield the parts of an SVG file that contains the picture."""
     yield from ('<?xml version="1.0" encoding="UTF-8"?>\n', drawing, "\n")
 

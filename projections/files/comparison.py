@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from eventstore.event import RecordedEvent
-from lifecycle.state.effort import HOUR, core_seconds
+from lifecycle.state.effort import HOUR, charged_core_seconds
 from lifecycle.state.loops import Round
 from lifecycle.state.workflow import Attempt, Stage, Workflow
-from lifecycle.words.metrics import is_number, metrics_of
-from projections.words.format_results import Apart, measure_difference, with_error
-from projections.words.result_origin import describe_uncommitted_files, variables_of
-from projections.words.rounds import attempts_of, points_of_round
+from lifecycle.words.metrics import is_number, parse_valid_metrics
+from projections.words.format_results import NumberDifference, format_with_error, measure_difference
+from projections.words.result_origin import describe_uncommitted_files, list_recorded_variables
+from projections.words.rounds import attempts_of_round, points_of_round
 from projections.words.text import compute_seconds, format_cell
 
 KINDS = ("metric", "parameter", "script", "code", "input", "environment", "measure", "output")
@@ -27,7 +27,7 @@ _DIGEST = 12
 
 
 @dataclass(slots=True)
-class ComparedSide:
+class ComparedItem:
     """One of the compared items, with its values by kind and name.
 
     The value of a file is its SHA-256. The value of a metric is an object with ``value``, ``error``
@@ -55,7 +55,7 @@ class ComparedRow:
         return all(value == self.values[0] and value is not None for value in self.values)
 
     @property
-    def apart(self) -> tuple[Apart | None, ...]:
+    def apart(self) -> tuple[NumberDifference | None, ...]:
         """The differences between the first side's number and each other side's number.
 
         An element is None if the values are not numbers or have different units.
@@ -73,7 +73,10 @@ class ComparedRow:
         if self.kind != "metric":
             return format_cell(value)
         task = f" at {value['task']}" if value["task"] else ""
-        return f"{with_error(value['value'], value['error'])} {value['unit'] or ''}".rstrip() + task
+        return (
+            f"{format_with_error(value['value'], value['error'])} {value['unit'] or ''}".rstrip()
+            + task
+        )
 
 
 def _parse_number(value: Any) -> tuple[float, float | None, str | None] | None:
@@ -83,7 +86,7 @@ def _parse_number(value: Any) -> tuple[float, float | None, str | None] | None:
     return (value, None, None) if is_number(value) else None
 
 
-def _measure_difference(first: Any, other: Any) -> Apart | None:
+def _measure_difference(first: Any, other: Any) -> NumberDifference | None:
     """Return the difference of two numbers.
 
     Return None if a value is not a number, or if the units differ.
@@ -94,14 +97,14 @@ def _measure_difference(first: Any, other: Any) -> Apart | None:
     return measure_difference(*one[:2], *two[:2])
 
 
-def build_rows(sides: Sequence[ComparedSide]) -> list[ComparedRow]:
+def build_comparison_rows(sides: Sequence[ComparedItem]) -> list[ComparedRow]:
     """Return one row for each quantity that any side has, in the order of `KINDS`."""
     names = dict.fromkeys(key for side in sides for key in side.values)
     ordered = sorted(names, key=lambda key: KINDS.index(key[0]))
     return [ComparedRow(*key, tuple(side.values.get(key) for side in sides)) for key in ordered]
 
 
-def of_runs(found: Sequence[ComparedRow]) -> list[ComparedRow]:
+def select_run_columns(found: Sequence[ComparedRow]) -> list[ComparedRow]:
     """Return the rows to show as columns of a table of runs.
 
     These are all metrics, and the parameters and times that are not equal on all sides.
@@ -113,7 +116,7 @@ def _is_told(row: ComparedRow) -> bool:
     return row.kind == "parameter" or (row.kind == "measure" and row.name.endswith(_TOLD))
 
 
-def heads_of(columns: Sequence[ComparedRow]) -> list[str]:
+def build_column_headers(columns: Sequence[ComparedRow]) -> list[str]:
     """Return the header of each column. Equal names get their kind as a prefix."""
     names = Counter(["side", *(row.name for row in columns)])
     return [row.name if names[row.name] == 1 else f"{row.kind} {row.name}" for row in columns]
@@ -124,7 +127,7 @@ def get_sortable_value(value: Any) -> Any:
     return value["value"] if isinstance(value, dict) and "value" in value else value
 
 
-def order_of(values: Sequence[Any], *, down: bool = False) -> list[int]:
+def compute_sort_order(values: Sequence[Any], *, down: bool = False) -> list[int]:
     """Return the indices that sort values: numbers first, then text, then missing values.
 
     With ``down``, the largest value comes first.
@@ -137,12 +140,12 @@ def order_of(values: Sequence[Any], *, down: bool = False) -> list[int]:
     return [*numbers, *texts, *(n for n in every if values[n] is None)]
 
 
-def side_of_state(name: str, state: Workflow) -> ComparedSide:
+def collect_workflow_values(name: str, state: Workflow) -> ComparedItem:
     """Return the values of all stages of a workflow for a comparison.
 
     The name of each value starts with the id of its stage.
     """
-    side = ComparedSide(name)
+    side = ComparedItem(name)
     for stage in state.stages.values():
         _put_stage(side, stage, f"{stage.id}.")
     _add_values(
@@ -151,12 +154,14 @@ def side_of_state(name: str, state: Workflow) -> ComparedSide:
     return side
 
 
-def side_of_stage(name: str, stage: Stage, tasks: Iterable[Mapping[str, Any]] = ()) -> ComparedSide:
+def collect_stage_values(
+    name: str, stage: Stage, tasks: Iterable[Mapping[str, Any]] = ()
+) -> ComparedItem:
     """Return the values of a stage for a comparison.
 
     The names of the metrics of its ``tasks`` start with the key of the task.
     """
-    side, metrics = ComparedSide(name), metrics_of(stage.parameters)
+    side, metrics = ComparedItem(name), parse_valid_metrics(stage.parameters)
     _put_stage(side, stage)
     for task in tasks:
         errors = task.get("errors", {})
@@ -173,7 +178,7 @@ def side_of_stage(name: str, stage: Stage, tasks: Iterable[Mapping[str, Any]] = 
     return side
 
 
-def _put_stage(side: ComparedSide, stage: Stage, prefix: str = "") -> None:
+def _put_stage(side: ComparedItem, stage: Stage, prefix: str = "") -> None:
     source = stage.source
     _add_values(side, "metric", _map_metrics(stage.metrics), prefix)
     _add_values(side, "parameter", stage.parameters, prefix)
@@ -185,9 +190,9 @@ def _put_stage(side: ComparedSide, stage: Stage, prefix: str = "") -> None:
     _add_values(side, "output", _map_digests(stage.results))
 
 
-def side_of_attempt(
+def collect_attempt_values(
     name: str, steps: Iterable[tuple[RecordedEvent, Workflow]], stage: str, attempt: str
-) -> ComparedSide | None:
+) -> ComparedItem | None:
     """Return the values of an attempt for a comparison, or None if it does not exist.
 
     The parameters are those with which the attempt ran.
@@ -200,7 +205,7 @@ def side_of_attempt(
         if found is None:
             continue
         if event.type == "attempt.started" and event.data.get("attempt") == attempt:
-            side = ComparedSide(name)
+            side = ComparedItem(name)
             _add_values(side, "parameter", state.stages[stage].parameters)
             _add_values(side, "script", found.scripts)
             _add_values(side, "code", _describe_code(found))
@@ -213,12 +218,12 @@ def side_of_attempt(
     return side
 
 
-def side_of_round(name: str, state: Workflow, loop: str, of: Round) -> ComparedSide:
+def collect_round_values(name: str, state: Workflow, loop: str, of: Round) -> ComparedItem:
     """Return the values of a round of an optimization loop for a comparison.
 
     They include its metrics, its points, the author of the points, and its attempts and times.
     """
-    side, attempts = ComparedSide(name), attempts_of(state, loop, of.number)
+    side, attempts = ComparedItem(name), attempts_of_round(state, loop, of.number)
     numbers = [{"name": number, **value} for number, value in of.numbers.items()]
     ended = [attempt for attempt in attempts if attempt.ended_at is not None]
     points = points_of_round(state, loop, of.number)
@@ -228,7 +233,9 @@ def side_of_round(name: str, state: Workflow, loop: str, of: Round) -> ComparedS
         "reason": of.reason,
         "attempts": len(attempts),
         "seconds": round(sum(_compute_seconds(attempt) or 0 for attempt in ended), 1),
-        "core hours": round(sum(core_seconds(one) for one in ended if one.charged) / HOUR, 6),
+        "core hours": round(
+            sum(charged_core_seconds(one) for one in ended if one.charged) / HOUR, 6
+        ),
     }
     _add_values(side, "metric", _map_metrics(numbers))
     _add_values(side, "parameter", {"points": points})
@@ -239,7 +246,7 @@ def side_of_round(name: str, state: Workflow, loop: str, of: Round) -> ComparedS
     return side
 
 
-def _add_values(side: ComparedSide, kind: str, found: Mapping[str, Any], prefix: str = "") -> None:
+def _add_values(side: ComparedItem, kind: str, found: Mapping[str, Any], prefix: str = "") -> None:
     side.values.update({(kind, f"{prefix}{name}"): value for name, value in found.items()})
 
 
@@ -264,7 +271,10 @@ def _describe_code(attempt: Attempt) -> dict[str, str]:
 def _describe_environment(found: Mapping[str, Any] | None) -> dict[str, str]:
     if found is None:
         return {}
-    return {**variables_of(found), "all variables": f"SHA-256 {found['sha256'][:_DIGEST]}"}
+    return {
+        **list_recorded_variables(found),
+        "all variables": f"SHA-256 {found['sha256'][:_DIGEST]}",
+    }
 
 
 def _collect_stage_values(stage: Stage) -> dict[str, Any]:

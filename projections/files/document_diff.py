@@ -54,7 +54,7 @@ def apply_differences(
         if difference.kind == "order":
             continue
         if difference.path:
-            _apply_difference(_find_holder(result, difference), difference)
+            _apply_difference(_get_or_create_parent_object(result, difference), difference)
         elif difference.kind == "added":
             place = [entry["id"] for entry in new["stages"]].index(difference.stage)
             result["stages"].insert(place, difference.new)
@@ -63,7 +63,9 @@ def apply_differences(
     return result
 
 
-def _find_holder(document: dict[str, Any], difference: FieldDifference) -> dict[str, Any]:
+def _get_or_create_parent_object(
+    document: dict[str, Any], difference: FieldDifference
+) -> dict[str, Any]:
     """Return the object in the document that contains the differing field.
 
     Create missing objects on the path to the field.
@@ -176,7 +178,7 @@ def get_at_path(value: Any, path: Path) -> Any:
     return value
 
 
-def path_of(known: Any, name: str) -> Path:
+def parse_dotted_path(known: Any, name: str) -> Path:
     """Return the path of the field with a dotted name.
 
     Keys may contain dots, so keys that exist in ``known`` are matched first. If no key matches,
@@ -188,7 +190,7 @@ def path_of(known: Any, name: str) -> Path:
         if name == key:
             return (key,)
         if name.startswith(f"{key}."):
-            return (key, *path_of(known[key], name[len(key) + 1 :]))
+            return (key, *parse_dotted_path(known[key], name[len(key) + 1 :]))
     return tuple(name.split("."))
 
 

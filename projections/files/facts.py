@@ -9,8 +9,8 @@ from typing import Any
 
 from eventstore.event import RecordedEvent
 from lifecycle.state.workflow import Attempt, Stage, Workflow
-from projections.files.progress_log import format_message, kept_tasks_note
-from projections.files.sessions import SessionRecord, take_session
+from projections.files.progress_log import format_line_without_time, kept_tasks_note
+from projections.files.sessions import SessionRecord, fold_session_event
 from projections.words.decisions import AmendmentFold, AmendmentRecord
 
 #: Maximum number of log lines in a report. An export of the log contains all of its lines.
@@ -126,7 +126,7 @@ class WorkflowFacts:
         self.last = max(self.last, event.occurred_at)
         self.actors[str(event.actor)] += 1
         self._add_line(event, state)
-        take_session(self.sessions, event, state)
+        fold_session_event(self.sessions, event, state)
         self.decisions.add(event, state)
         stage = state.stages.get(str(event.data.get("stage")))
         if stage is not None:
@@ -143,7 +143,7 @@ class WorkflowFacts:
         return sum(kind == _RETRIED for _, kind, _ in found.troubles)
 
     def _add_line(self, event: RecordedEvent, state: Workflow) -> None:
-        text = format_message(event, state)
+        text = format_line_without_time(event, state)
         if text is not None:
             self.line_count += 1
             at = event.occurred_at if event.actor.kind == "import" else event.recorded_at
@@ -153,7 +153,9 @@ class WorkflowFacts:
     def _add_edit(self, event: RecordedEvent) -> None:
         data = event.data
         what = data["kind"] if event.type == "drift.detected" else event.type.split(".")[1]
-        touched = [_place_of(difference) for difference in data.get("differences", [])]
+        touched = [
+            _format_difference_path(difference) for difference in data.get("differences", [])
+        ]
         told = {"file": data["file"], "kept_as": data.get("kept_as"), "touched": touched}
         self.edits.append({"at": event.recorded_at, "what": what, **told})
 
@@ -170,7 +172,9 @@ class WorkflowFacts:
         return self.decisions.records(self.state)
 
 
-def facts_of(steps: Iterable[tuple[RecordedEvent, Workflow]], state: Workflow) -> WorkflowFacts:
+def collect_report_facts(
+    steps: Iterable[tuple[RecordedEvent, Workflow]], state: Workflow
+) -> WorkflowFacts:
     """Collect the facts from all events of a log.
 
     ``steps`` contains each event with the state after it. ``state`` is the final state.
@@ -181,7 +185,7 @@ def facts_of(steps: Iterable[tuple[RecordedEvent, Workflow]], state: Workflow) -
     return found
 
 
-def _place_of(difference: Mapping[str, Any]) -> str:
+def _format_difference_path(difference: Mapping[str, Any]) -> str:
     """Return the dotted path of a difference between two documents, including its stage."""
     path = difference.get("path")
     steps = path if isinstance(path, list) else [path]

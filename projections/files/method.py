@@ -10,7 +10,7 @@ from lifecycle.state.workflow import Attempt, Stage
 from lifecycle.sweeps.definition import MAP
 from lifecycle.sweeps.work import build_work
 from projections.files.facts import Fields, WorkflowFacts
-from projections.words.result_origin import SET, told_code, variables_of
+from projections.words.result_origin import SET, describe_code_version, list_recorded_variables
 
 #: Parameters to list first in a report, because they define the commands of a stage.
 _FIRST = ("command", MAP, "verify")
@@ -75,10 +75,10 @@ def describe_method(facts: WorkflowFacts) -> Method:
     """Return a description of how each stage was computed, in the order of the plan."""
     stages = [_of_stage(facts, stage) for stage in facts.state.stages.values()]
     said = (one.environment for one in reversed(facts.sessions) if one.environment)
-    return Method(stages, _group_environments(facts), as_typed(next(said, {})))
+    return Method(stages, _group_environments(facts), convert_values_to_text(next(said, {})))
 
 
-def as_typed(values: Fields) -> Named:
+def convert_values_to_text(values: Fields) -> Named:
     """Return names and values as strings. Values that are not strings are written as JSON."""
     return [
         (str(name), value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
@@ -94,7 +94,7 @@ def _of_stage(facts: WorkflowFacts, stage: Stage) -> StageMethod:
     return StageMethod(
         stage,
         place,
-        as_typed(first | given),
+        convert_values_to_text(first | given),
         list(_list_files(stage, attempt)),
         _describe_run(facts, stage),
     )
@@ -134,10 +134,12 @@ def _describe_run(facts: WorkflowFacts, stage: Stage) -> Named:
     told: dict[str, Any] = {"backend": backend, "profile": state.profile(stage) or None}
     if attempt is not None:
         told |= {"attempt": attempt.id, "host": attempt.host, "mode": attempt.mode}
-        told |= {"commit": told_code(attempt.code) if attempt.code else None}
+        told |= {"commit": describe_code_version(attempt.code) if attempt.code else None}
         told |= {"DPDispatcher": attempt.dpdispatcher_version}
         told |= facts.result(stage).versions.get(attempt.id, {})
-    return as_typed({name: value for name, value in told.items() if value is not None})
+    return convert_values_to_text(
+        {name: value for name, value in told.items() if value is not None}
+    )
 
 
 def _group_environments(facts: WorkflowFacts) -> list[StageEnvironment]:
@@ -146,7 +148,7 @@ def _group_environments(facts: WorkflowFacts) -> list[StageEnvironment]:
         known = stage.source.environment if stage.source is not None else None
         if known is None:
             continue
-        every = variables_of(known)
+        every = list_recorded_variables(known)
         values = [one for one in every.items() if one[1] != SET]
         hidden = [name for name, value in every.items() if value == SET]
         fresh = StageEnvironment([], values, hidden, known["sha256"])

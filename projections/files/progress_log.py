@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 from eventstore.event import RecordedEvent
 from lifecycle.event import SET_ASIDE
 from lifecycle.fold.stages import TYPES
-from lifecycle.state.session_budget import budget_of
+from lifecycle.state.session_budget import maximum_session_cost
 from lifecycle.state.workflow import Workflow
 from lifecycle.words.scripts import is_digest, omit_missing_init_script
 from projections.words.amendments import describe_amendment, format_targets
-from projections.words.text import local_seconds, mark_controls
+from projections.words.text import convert_utc_to_local_seconds, mark_control_characters
 
 FILE_NAME = "progress.log"
 #: Maximum number of file names in one line.
@@ -109,14 +109,14 @@ def format_line(event: RecordedEvent, after: Workflow) -> str | None:
 
     The line ends with a newline. ``after`` is the state after the event.
     """
-    text = format_message(event, after)
+    text = format_line_without_time(event, after)
     if text is None or (event.type in TYPES and event.version != after.import_end):
         return None
-    one_line = mark_controls(" ".join(text.splitlines()))
-    return f"[{local_seconds(event.recorded_at, event.utc_offset)}] {one_line}\n"
+    one_line = mark_control_characters(" ".join(text.splitlines()))
+    return f"[{convert_utc_to_local_seconds(event.recorded_at, event.utc_offset)}] {one_line}\n"
 
 
-def format_message(event: RecordedEvent, after: Workflow) -> str | None:
+def format_line_without_time(event: RecordedEvent, after: Workflow) -> str | None:
     """Return the line of an event in progress.log without its time, or None for no line.
 
     Lines for the start and end of a session contain the hash of the previous event. This hash is
@@ -169,7 +169,7 @@ def _workflow_completed(data: dict[str, Any], state: Workflow) -> str:
     return f"Workflow completed. All {data['stages']} stages verified.{report}"
 
 
-def _build_status_message(status: str, *reasons: str) -> Message:
+def _build_status_formatter(status: str, *reasons: str) -> Message:
     """Return a function that formats a change of a stage's status.
 
     The message includes the value of the first field in ``reasons`` that has one.
@@ -206,13 +206,13 @@ def _format_launched(data: dict[str, Any], state: Workflow) -> str:
 
 def _format_computed(data: dict[str, Any], state: Workflow) -> str | None:
     detail = data.get("detail") or f"{data['attempt']}, exit {data['exit_code']}"
-    return _build_status_message("post_processing", "detail")({**data, "detail": detail}, state)
+    return _build_status_formatter("post_processing", "detail")({**data, "detail": detail}, state)
 
 
 def _format_failed(data: dict[str, Any], state: Workflow) -> str | None:
     category = data.get("category")
     told = f"; category: {category.replace('_', ' ')}" if category else ""
-    return _build_status_message("failed", "error")(
+    return _build_status_formatter("failed", "error")(
         {**data, "error": f"{data['error']}{told}"}, state
     )
 
@@ -328,7 +328,7 @@ def _format_approved(data: dict[str, Any], state: Workflow) -> str | None:
 
 
 def _format_charged(data: dict[str, Any], state: Workflow) -> str:
-    total = f"total={state.session.cost:g}/{budget_of(state):g}"
+    total = f"total={state.session.cost:g}/{maximum_session_cost(state):g}"
     return f"{data['stage']}: session_cost += {data['weight']:g} ({data['work_class']}), {total}"
 
 
@@ -360,16 +360,16 @@ _MESSAGES: dict[str, str | Message] = {
     "state.imported": _state_imported,
     "workflow.completed": _workflow_completed,
     "workflow.reopened": "Workflow reopened: {reason}",
-    "stage.readied": _build_status_message("ready", "reason"),
-    "stage.prepared": _build_status_message("preparing", "detail"),
+    "stage.readied": _build_status_formatter("ready", "reason"),
+    "stage.prepared": _build_status_formatter("preparing", "detail"),
     "attempt.started": _attempt_started,
     "stage.launched": _format_launched,
     "stage.computed": _format_computed,
-    "stage.completed": _build_status_message("completed", "detail", "evidence"),
+    "stage.completed": _build_status_formatter("completed", "detail", "evidence"),
     "stage.failed": _format_failed,
     "stage.retried": _format_retried,
-    "stage.invalidated": _build_status_message("invalidated", "reason", "amendment"),
-    "stage.skipped": _build_status_message("skipped", "reason", "amendment"),
+    "stage.invalidated": _build_status_formatter("invalidated", "reason", "amendment"),
+    "stage.skipped": _build_status_formatter("skipped", "reason", "amendment"),
     "stage.blocked": "WARNING: {stage} blocked: dependency {dependency} is {dependency_status}",
     "attempt.observed": _format_observed,
     "attempt.relaunched": "Recovering {stage}: re-launching DPDispatcher",

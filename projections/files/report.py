@@ -11,21 +11,27 @@ from collections.abc import Iterator, Sequence
 from urllib.parse import quote
 
 from lifecycle.state.workflow import Stage
-from projections.drawing.plots import in_braille, plots_of_rounds
+from projections.drawing.plots import draw_braille_plot, plots_of_rounds
 from projections.files.facts import StageResult, WorkflowFacts
-from projections.files.method import Named, StageEnvironment, StageMethod, as_typed, describe_method
+from projections.files.method import (
+    Named,
+    StageEnvironment,
+    StageMethod,
+    convert_values_to_text,
+    describe_method,
+)
 from projections.files.sessions import SessionRecord
 from projections.files.summary import Summary, build_summary, is_figure
-from projections.words.account import Seen
+from projections.words.account import FileCheckResult
 from projections.words.decisions import AmendmentRecord
-from projections.words.rounds import LoopTold, loops_told, round_rows
+from projections.words.rounds import LoopProgress, list_loop_progress, round_rows
 from projections.words.text import (
+    collapse_whitespace,
+    describe_waiting_reason,
     format_duration,
-    in_lines,
+    mark_invisible_in_each_line,
     name_approver,
-    on_one_line,
-    utc_seconds,
-    waiting_told,
+    truncate_utc_to_seconds,
 )
 
 #: Characters that have a meaning in Markdown or HTML → their escaped form.
@@ -37,7 +43,7 @@ _ESCAPES = {ord("<"): "&lt;", ord("&"): "&amp;", **{ord(c): f"\\{c}" for c in "\
 _SHORT = 80
 
 
-def render(facts: WorkflowFacts, seen: Seen | None = None, root: str = ".") -> bytes:
+def render(facts: WorkflowFacts, seen: FileCheckResult | None = None, root: str = ".") -> bytes:
     """Return the report as UTF-8 Markdown.
 
     ``seen`` is the result of a check of the files, or None without a check. ``root`` is the path
@@ -48,7 +54,7 @@ def render(facts: WorkflowFacts, seen: Seen | None = None, root: str = ".") -> b
         _format_head(facts),
         _format_summary(build_summary(facts, seen), root),
         _format_overview(facts),
-        *(_format_loop(facts, one) for one in loops_told(facts.state)),
+        *(_format_loop(facts, one) for one in list_loop_progress(facts.state)),
         *_format_method(facts),
         iter(["## Attempts"]),
         *(_format_attempts(facts, stage) for stage in stages),
@@ -71,8 +77,8 @@ def _format_head(facts: WorkflowFacts) -> Iterator[str]:
     end = max(ends, default=None)
     yield (
         f"**Status.** {_escape_line(state.workflow_status or 'active')}, "
-        f"version {state.version} of the plan; created {utc_seconds(state.created)}, "
-        f"last stage completed {utc_seconds(end) or 'never'}"
+        f"version {state.version} of the plan; created {truncate_utc_to_seconds(state.created)}, "
+        f"last stage completed {truncate_utc_to_seconds(end) or 'never'}"
         f" ({format_duration(state.created, end)})"
     )
 
@@ -125,7 +131,7 @@ def _format_overview(facts: WorkflowFacts) -> Iterator[str]:
         )
 
 
-def _format_loop(facts: WorkflowFacts, told: LoopTold) -> Iterator[str]:
+def _format_loop(facts: WorkflowFacts, told: LoopProgress) -> Iterator[str]:
     yield f"## Loop {_escape_line(told.loop.name)}"
     yield ""
     yield f"{_escape_line(str(told))}."
@@ -135,7 +141,7 @@ def _format_loop(facts: WorkflowFacts, told: LoopTold) -> Iterator[str]:
     for row in round_rows(facts.state, told.loop.name):
         yield f"| {' | '.join(map(_escape_cell, row))} |"
     for plot in plots_of_rounds(facts.state, told.loop.name):
-        drawn = in_lines("\n".join(in_braille(plot)))
+        drawn = mark_invisible_in_each_line("\n".join(draw_braille_plot(plot)))
         fence = _get_fence(drawn, 3)
         yield from ("", fence, drawn, fence)
 
@@ -194,13 +200,16 @@ def _format_values(values: Named) -> Iterator[str]:
         fence = _get_fence(value, 3)
         yield f"- {_escape_line(name)}:"
         yield ""
-        yield from (f"  {line}".rstrip() for line in (fence, *in_lines(value).split("\n"), fence))
+        yield from (
+            f"  {line}".rstrip()
+            for line in (fence, *mark_invisible_in_each_line(value).split("\n"), fence)
+        )
         yield ""
 
 
 def _format_code(text: str) -> str:
     """Return text as inline Markdown code on one line. The text may contain backticks."""
-    shown, ticks = on_one_line(text), _get_fence(text, 1)
+    shown, ticks = collapse_whitespace(text), _get_fence(text, 1)
     space = " " if shown[:1] == "`" or shown[-1:] == "`" else ""
     return f"{ticks}{space}{shown}{space}{ticks}" if shown else "(empty)"
 
@@ -219,19 +228,19 @@ def _format_attempts(facts: WorkflowFacts, stage: Stage) -> Iterator[str]:
     for attempt in stage.attempts:
         jobs = f", jobs {', '.join(map(_escape_line, attempt.job_ids))}" if attempt.job_ids else ""
         purpose = ", diagnostic" if attempt.diagnostic else ""
-        others = as_typed(result.differing(stage, attempt))
+        others = convert_values_to_text(result.differing(stage, attempt))
         given = "".join(
             f", with {_escape_line(name)} = {_format_code(value)}" for name, value in others
         )
         yield (
             f"- {attempt.id}: {attempt.outcome or 'under way'}, {attempt.mode}{purpose}, started "
-            f"{utc_seconds(attempt.started_at)} "
+            f"{truncate_utc_to_seconds(attempt.started_at)} "
             f"({format_duration(attempt.started_at, attempt.ended_at)}){jobs}{given}"
         )
-        if waits := waiting_told(attempt):
+        if waits := describe_waiting_reason(attempt):
             yield f"  - does not continue: {_escape_line(waits)}"
     for moment, kind, text in result.troubles:
-        yield f"- {utc_seconds(moment)} {kind}: {_escape_line(text)}"
+        yield f"- {truncate_utc_to_seconds(moment)} {kind}: {_escape_line(text)}"
 
 
 def _format_completion(result: StageResult) -> Iterator[str]:
@@ -269,7 +278,7 @@ def _format_consent(one: AmendmentRecord) -> str:
     policy = f", consent by {one.policy}" if one.policy else ""
     affected = f"; affected: {', '.join(one.affected)}" if one.affected else ""
     who = name_approver(one.signer or one.decided_by, one.database_user)
-    by = f"{_escape_line(str(who))} at {utc_seconds(one.decided_at)}"
+    by = f"{_escape_line(str(who))} at {truncate_utc_to_seconds(one.decided_at)}"
     return f"{one.state.capitalize()} by {by}{policy}{affected}."
 
 
@@ -283,7 +292,7 @@ def _format_sessions(found: Sequence[SessionRecord]) -> Iterator[str]:
     yield "|---|---|---|---|---|---|---|"
     for one in found:
         yield (
-            f"| {one.number} | {utc_seconds(one.started_at)} | "
+            f"| {one.number} | {truncate_utc_to_seconds(one.started_at)} | "
             f"{format_duration(one.started_at, one.ended_at)} | "
             f"{_escape_cell(one.started_by)} | {one.end} | "
             f"{one.cost:g}/{one.budget:g} | {', '.join(one.completed) or '-'} |"
@@ -292,7 +301,7 @@ def _format_sessions(found: Sequence[SessionRecord]) -> Iterator[str]:
     yield f"Cost of all sessions: {sum(one.cost for one in found):g}."
 
 
-def _format_source(facts: WorkflowFacts, seen: Seen | None) -> Iterator[str]:
+def _format_source(facts: WorkflowFacts, seen: FileCheckResult | None) -> Iterator[str]:
     yield "## Source"
     yield ""
     found = seen is not None and (seen.deviations or seen.edited)
@@ -303,7 +312,7 @@ def _format_source(facts: WorkflowFacts, seen: Seen | None) -> Iterator[str]:
 
 def _escape_line(text: str) -> str:
     """Return text from another source on one line, with Markdown and HTML escaped."""
-    return on_one_line(text).translate(_ESCAPES)
+    return collapse_whitespace(text).translate(_ESCAPES)
 
 
 def _escape_cell(text: str) -> str:

@@ -47,7 +47,7 @@ def find_schema(name: str) -> Document | None:
     """Return the schema with this name, or None if it does not exist."""
     if name in VERSIONS:
         body = find_event_model(name).model_json_schema()
-        return name_schema(name, body.pop("title"), body)
+        return add_schema_uri_and_title(name, body.pop("title"), body)
     return _WHOLES[name][0]() if name in _WHOLES else None
 
 
@@ -62,7 +62,7 @@ def describe_schema(name: str, schema: Document) -> str:
     return str(told).split(". ")[0].split("\n")[0].rstrip(".").replace("``", "`")
 
 
-def name_schema(name: str, title: str, body: Document) -> Document:
+def add_schema_uri_and_title(name: str, title: str, body: Document) -> Document:
     """Return a schema with its URI and its title added."""
     head = {"$schema": DIALECT, "$id": schema_uri(name, VERSIONS.get(name, 1)), "title": title}
     return {**head, **body}
@@ -96,10 +96,12 @@ def _build_event_schema() -> Document:
         "hash": _HASH,
     }
     body = {**_build_object_schema(properties), "additionalProperties": False}
-    return name_schema("event", "RecordedEvent", {**body, "allOf": [_data_of(t) for t in VERSIONS]})
+    return add_schema_uri_and_title(
+        "event", "RecordedEvent", {**body, "allOf": [_build_event_data_rule(t) for t in VERSIONS]}
+    )
 
 
-def _data_of(type_: str) -> Document:
+def _build_event_data_rule(type_: str) -> Document:
     """Return the schema rule that an event of this type has the data of this type."""
     version = VERSIONS[type_]
     kind = {"type": {"const": type_}, "schema_version": {"const": version}}
@@ -120,7 +122,7 @@ def _build_state_schema() -> Document:
         "backend_profiles": {"type": "object", "additionalProperties": _OBJECT},
         "stages": {"type": "array", "items": _build_stage_schema()},
     }
-    return name_schema(
+    return add_schema_uri_and_title(
         "state", "WorkflowState", _build_object_schema(known, ["workflow_id", "stages"])
     )
 
@@ -153,7 +155,7 @@ def _build_plan_schema() -> Document:
     }
     whole = _build_closed_schema(WORDS_OF_WORKFLOW, known, ["workflow_id", "stages"])
     whole["properties"]["stages"]["items"] = stage
-    return name_schema("plan", "Plan", whole)
+    return add_schema_uri_and_title("plan", "Plan", whole)
 
 
 def _build_closed_schema(words: dict[str, str], known: Document, needed: list[str]) -> Document:
@@ -191,7 +193,7 @@ def _build_answer_schema() -> Document:
     bad = _build_object_schema(
         {"success": {"const": False}, "error": error, "next_actions": actions}, ["success", "error"]
     )
-    return name_schema("answer", "Answer", {"oneOf": [good, bad]})
+    return add_schema_uri_and_title("answer", "Answer", {"oneOf": [good, bad]})
 
 
 #: Schema that does not describe the data of one event type → function that builds it, and its

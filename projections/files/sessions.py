@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from eventstore.event import RecordedEvent
-from lifecycle.state.session_budget import budget_of
+from lifecycle.state.session_budget import maximum_session_cost
 from lifecycle.state.workflow import Workflow
 
 
@@ -42,11 +42,11 @@ def list_sessions(steps: Iterable[tuple[RecordedEvent, Workflow]]) -> list[Sessi
     """Return all sessions that the log contains, oldest first."""
     found: list[SessionRecord] = []
     for event, state in steps:
-        take_session(found, event, state)
+        fold_session_event(found, event, state)
     return found
 
 
-def take_session(found: list[SessionRecord], event: RecordedEvent, state: Workflow) -> None:
+def fold_session_event(found: list[SessionRecord], event: RecordedEvent, state: Workflow) -> None:
     """Update the list of sessions with an event. ``state`` is the state after the event.
 
     Events that do not concern a session are ignored.
@@ -65,7 +65,7 @@ def _start_record(event: RecordedEvent, state: Workflow) -> SessionRecord:
         started_at=event.occurred_at,
         started_by=str(event.actor),
         driven=event.data.get("driven", False),
-        budget=budget_of(state),
+        budget=maximum_session_cost(state),
         environment=event.data.get("environment"),
     )
 

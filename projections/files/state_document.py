@@ -10,15 +10,15 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from lifecycle.fold.stages import workflow_of
+from lifecycle.fold.stages import build_imported_workflow
 from lifecycle.state.workflow import Amendment, Stage, Workflow
-from lifecycle.words.document import STAGE_FIELDS, rewired_fields, split_pointer
-from projections.words.text import utc_seconds, without_controls
+from lifecycle.words.document import STAGE_FIELDS, collect_changes_by_field, split_pointer
+from projections.words.text import escape_json_controls, truncate_utc_to_seconds
 
 Fields = dict[str, Any]
 
 
-def as_it_came(now: Fields, then: Fields, source: Fields) -> Fields:
+def restore_imported_form(now: Fields, then: Fields, source: Fields) -> Fields:
     """Return the current document, with the unchanged parts in their imported form.
 
     ``source`` is the imported document. ``then`` is the same document in the form that wfctl
@@ -140,7 +140,7 @@ def render_state(state: Workflow) -> bytes:
     text = json.dumps(build_document(state), indent=2, ensure_ascii=False)
     if state.source is not None and state.spelling:
         text = restore_number_spelling(text, state.source, state.spelling)
-    return f"{without_controls(text)}\n".encode()
+    return f"{escape_json_controls(text)}\n".encode()
 
 
 def build_document(state: Workflow) -> dict[str, Any]:
@@ -151,8 +151,10 @@ def build_document(state: Workflow) -> dict[str, Any]:
     """
     if state.source is None:
         return _build_plain_document(state)
-    return as_it_came(
-        _build_plain_document(state), _build_plain_document(workflow_of(state.source)), state.source
+    return restore_imported_form(
+        _build_plain_document(state),
+        _build_plain_document(build_imported_workflow(state.source)),
+        state.source,
     )
 
 
@@ -182,8 +184,8 @@ def _fields_of_state(state: Workflow) -> dict[str, Any]:
         "workflow_id": state.id,
         "version": state.version,
         "workflow_status": state.workflow_status,
-        "created": utc_seconds(state.created),
-        "updated": utc_seconds(state.updated),
+        "created": truncate_utc_to_seconds(state.created),
+        "updated": truncate_utc_to_seconds(state.updated),
         "experiment_design": state.experiment_design,
         "workflow_plan": state.workflow_plan,
         "amendments": [_build_amendment(a) for a in changes],
@@ -202,7 +204,7 @@ def _session_config(state: Workflow) -> dict[str, Any]:
     session = state.session
     now = {
         "session_count": session.count,
-        "session_id": utc_seconds(session.id),
+        "session_id": truncate_utc_to_seconds(session.id),
         "session_cost": int(session.cost) if session.cost == int(session.cost) else session.cost,
         "exit_reason": session.exit_reason,
     }
@@ -212,11 +214,14 @@ def _session_config(state: Workflow) -> dict[str, Any]:
 def _build_stage(stage: Stage) -> dict[str, Any]:
     fields = {name: getattr(stage, name) for name in STAGE_FIELDS}
     fields["status"] = stage.status.value
-    fields["started_at"] = utc_seconds(stage.started_at)
-    fields["completed_at"] = utc_seconds(stage.completed_at)
+    fields["started_at"] = truncate_utc_to_seconds(stage.started_at)
+    fields["completed_at"] = truncate_utc_to_seconds(stage.completed_at)
     process = stage.running_process
     if process is not None and "launched_at" in process:
-        fields["running_process"] = {**process, "launched_at": utc_seconds(process["launched_at"])}
+        fields["running_process"] = {
+            **process,
+            "launched_at": truncate_utc_to_seconds(process["launched_at"]),
+        }
     if stage.checkpoint is None:
         del fields["checkpoint"]
     return {**fields, **stage.extra}
@@ -228,22 +233,24 @@ def _build_amendment(amendment: Amendment) -> dict[str, Any]:
     return {
         "id": amendment.id,
         "version": amendment.version,
-        "timestamp": utc_seconds(amendment.decided_at),
+        "timestamp": truncate_utc_to_seconds(amendment.decided_at),
         "type": amendment.kind,
         "stage_id": amendment.stage,
         "description": amendment.description,
-        "changes": changes_of(amendment),
+        "changes": collect_amendment_changes(amendment),
         "invalidated_stages": amendment.invalidated_stages,
         "approved_by": amendment.approved_by,
     }
 
 
-def changes_of(amendment: Amendment) -> dict[str, Any]:
+def collect_amendment_changes(amendment: Amendment) -> dict[str, Any]:
     """Return every change of an amendment, with its old and new value.
 
     Changes of other stages are in the field ``stages``.
     """
-    stages: dict[str, Any] = {id_: rewired_fields(c) for id_, c in amendment.rewired.items()}
+    stages: dict[str, Any] = {
+        id_: collect_changes_by_field(c) for id_, c in amendment.rewired.items()
+    }
     if amendment.insert is not None:
         stages[amendment.insert["id"]] = {"old": None, "new": amendment.insert}
     return {**amendment.changes, "stages": stages} if stages else amendment.changes

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
-from projections.words.account import Seen, list_items
+from projections.words.account import FileCheckResult, list_attention_items
 from projections.words.amendments import summarise_changes as changes_of
-from projections.words.format_results import list_answers
+from projections.words.format_results import list_named_results
 from projections.words.result_origin import (
     describe_decision,
     describe_missing_outputs,
-    is_taken_over,
+    is_imported_as_completed,
 )
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def is_figure(path: str) -> bool:
 def figures_of(state: Workflow) -> list[str]:
     """Return the paths of the workflow's results that are figures recorded in the log."""
     known = {str(one["path"]) for stage in state.stages.values() for one in stage.results}
-    paths = (one.path for one in list_answers(state) if one.number is None)
+    paths = (one.path for one in list_named_results(state) if one.number is None)
     return [path for path in paths if path in known and is_figure(path)]
 
 
@@ -63,7 +63,7 @@ class StageSummary:
         """The reason why the report calls the stage verified."""
         if self.gone:
             return f"taken over from an imported record, {describe_missing_outputs(self.gone)}"
-        if is_taken_over(self.stage):
+        if is_imported_as_completed(self.stage):
             return "taken over from an imported record, and not verified"
         if self.checks:
             return f"{self.checks} checks passed" if self.checks > 1 else "1 check passed"
@@ -95,15 +95,15 @@ class Summary:
         return "No decision of a person was needed."
 
 
-def build_summary(facts: WorkflowFacts, seen: Seen | None = None) -> Summary:
+def build_summary(facts: WorkflowFacts, seen: FileCheckResult | None = None) -> Summary:
     """Return the first part of a report, from the log and a check of the files."""
     state = facts.state
     needed = {id_ for stage in state.stages.values() for id_ in stage.depends_on}
     done = [stage for stage in state.stages.values() if stage.status is Status.COMPLETED]
     last = [stage for stage in done if stage.id not in needed]
     rest = [stage for stage in done if stage.id in needed]
-    gone = (seen or Seen()).gone
-    found = list_items(state, seen)
+    gone = (seen or FileCheckResult()).gone
+    found = list_attention_items(state, seen)
     return Summary(
         standing=_describe_progress(state, len(done), gone),
         outcomes=[
@@ -113,7 +113,7 @@ def build_summary(facts: WorkflowFacts, seen: Seen | None = None) -> Summary:
         doubts=[*map(str, found), *_list_doubts(facts)],
         decisions=[*_list_decisions(state), *_list_judged_stages(facts)],
         waits=any(one.person for one in found),
-        answers=[str(one) for one in list_answers(state, seen) if one.number or one.lacking],
+        answers=[str(one) for one in list_named_results(state, seen) if one.number or one.lacking],
         figures=figures_of(state),
     )
 
@@ -128,7 +128,7 @@ def _describe_progress(state: Workflow, done: int, gone: Mapping[str, Sequence[s
     if state.is_finished:
         skipped = every - done
         left_out = f", {skipped} skipped" if skipped else ""
-        taken = sum(is_taken_over(stage) for stage in state.stages.values())
+        taken = sum(is_imported_as_completed(stage) for stage in state.stages.values())
         verified = f", {taken} of them taken over and not verified" if taken else " and verified"
         all_done = "The only stage is" if every == 1 else f"All {done} stages are"
         return f"{all_done} completed{verified}{left_out}."
@@ -151,7 +151,7 @@ def _build_stage_summary(stage: Stage, result: StageResult, gone: Sequence[str])
 
 
 def _list_doubts(facts: WorkflowFacts) -> Iterator[str]:
-    """Yield reasons to doubt the results that `list_items` does not include."""
+    """Yield reasons to doubt the results that `list_attention_items` does not include."""
     for id_, result in facts.results.items():
         for _, kind, text in result.troubles:
             if kind == "adopted":

@@ -27,7 +27,7 @@ class Unfinished(NamedTuple):
     command: str
 
 
-def of_workflow(state: Workflow, events: Iterable[Event]) -> list[Unfinished]:
+def find_stages_without_note(state: Workflow, events: Iterable[Event]) -> list[Unfinished]:
     """Return the stages in work that have no note since their last change of status.
 
     ``events`` are the newest events of the log, oldest first. Return an empty list while an
@@ -100,7 +100,7 @@ def number_items(asked: Sequence[InboxItem]) -> dict[str, InboxItem]:
     return {_compute_number(one): one for one in asked}
 
 
-def number_of(text: str) -> str:
+def normalize_item_number(text: str) -> str:
     """Convert a number that a user typed to the form used in the list.
 
     This form has lower-case letters, and dashes between groups.
@@ -112,4 +112,4 @@ def number_of(text: str) -> str:
 def _compute_number(one: InboxItem) -> str:
     known = "\0".join((one.root, one.kind, one.subject, one.mark))
     found = int.from_bytes(sha256(known.encode()).digest())
-    return number_of("".join(_LETTERS[found >> 5 * at & 31] for at in range(_LENGTH)))
+    return normalize_item_number("".join(_LETTERS[found >> 5 * at & 31] for at in range(_LENGTH)))

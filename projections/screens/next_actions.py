@@ -11,28 +11,32 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import NamedTuple
 
-from lifecycle.state.basis import reusable
+from lifecycle.state.basis import find_reusable_attempts
 from lifecycle.state.conditions import (
     Hindrance,
-    after_refused_points,
-    find_what_waits,
-    has_blocked_on_due_round,
-    hindrances,
-    pending_answers,
+    advise_after_rejected_points,
+    find_hindrances,
+    find_stage_hindrance,
+    has_run_rejected_points,
+    open_amendments_of_failed_stage,
     upstream,
 )
-from lifecycle.state.session_budget import budget_of, estimate, is_beyond
+from lifecycle.state.session_budget import (
+    estimate_stage_cost,
+    is_over_session_budget,
+    maximum_session_cost,
+)
 from lifecycle.state.status import Status, retry_limit
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.words.mandates import format_count
 from projections.words.account import (
     Deviation,
-    Seen,
+    FileCheckResult,
     find_stale_stages,
     list_recorded_deviations,
     list_waiting_items,
 )
-from projections.words.result_origin import Item
+from projections.words.result_origin import AttentionItem
 from projections.words.text import NextAction
 
 
@@ -78,11 +82,11 @@ class Surroundings:
     #: the plan.
     launched: Mapping[str, Sequence[str]] = field(default_factory=dict)
     beneath: Sequence[Deviation] = ()
-    seen: Seen | None = None
+    seen: FileCheckResult | None = None
     now: str = ""
 
 
-def is_due(state: Workflow, stage: Stage) -> bool:
+def is_ready_to_start(state: Workflow, stage: Stage) -> bool:
     """Return whether a stage is ready to start and all its dependencies are completed.
 
     Amendments that wait for a decision are ignored here.
@@ -93,9 +97,9 @@ def is_due(state: Workflow, stage: Stage) -> bool:
     return waiting and not state.unmet(stage)
 
 
-def built_on(state: Workflow) -> list[str]:
+def dependencies_of_ready_stages(state: Workflow) -> list[str]:
     """Return the dependencies of all stages that are ready to start."""
-    due = (stage for stage in state.stages.values() if is_due(state, stage))
+    due = (stage for stage in state.stages.values() if is_ready_to_start(state, stage))
     return list(dict.fromkeys(id_ for stage in due for id_ in stage.depends_on))
 
 
@@ -107,7 +111,7 @@ def find_start_obstacle(
 
 
 def _find_bars(state: Workflow, stage: Stage, around: Surroundings) -> Iterator[StartObstacle]:
-    fields = edited_before(state, stage.id, around)
+    fields = find_edits_affecting_stage(state, stage.id, around)
     if fields:
         why = f"{', '.join(fields[:3])} was edited by hand"
         way = "adopt or revert the change"
@@ -124,9 +128,9 @@ def _find_bars(state: Workflow, stage: Stage, around: Surroundings) -> Iterator[
         way = "name the scripts, or remove the pin"
         yield StartObstacle(why, NextAction(agree, f"{why}; {way}", ("PLAN", "TEXT"), person=True))
     if state.mandates_for(stage):
-        yield from _of_mandate(state, stage, around)
-    if is_beyond(state, stage) and stage.status is Status.READY:
-        yield too_dear(state, stage)
+        yield from _find_mandate_obstacles(state, stage, around)
+    if is_over_session_budget(state, stage) and stage.status is Status.READY:
+        yield build_cost_obstacle(state, stage)
     lacking = around.lacking.get(stage.id)
     if not (lacking or stage.parameters.get("command") or stage.id in around.prepared):
         lacking = f"{stage.id}/submission.json, or parameters.command by an amendment"
@@ -136,7 +140,9 @@ def _find_bars(state: Workflow, stage: Stage, around: Surroundings) -> Iterator[
         yield StartObstacle(f"{lacking} is missing", action)
 
 
-def _of_mandate(state: Workflow, stage: Stage, around: Surroundings) -> Iterator[StartObstacle]:
+def _find_mandate_obstacles(
+    state: Workflow, stage: Stage, around: Surroundings
+) -> Iterator[StartObstacle]:
     """Yield an obstacle for each mandate that excludes the stage.
 
     A mandate is a permission given in advance. Limits that depend on files are checked later, when
@@ -158,20 +164,24 @@ def list_hindrances(state: Workflow, around: Surroundings) -> list[Hindrance]:
 
     This includes obstacles from the log, from the files, and from loops that wait for new points.
     """
-    told = hindrances(state)
+    told = find_hindrances(state)
     named = {one.stage for one in told}
-    due = [one for one in state.stages.values() if is_due(state, one) and one.id not in named]
+    due = [
+        one
+        for one in state.stages.values()
+        if is_ready_to_start(state, one) and one.id not in named
+    ]
     barred = {
         stage.id: found for stage in due if (found := find_start_obstacle(state, stage, around))
     }
     held = [*told, *(one.to_hindrance(id_) for id_, one in barred.items())]
-    session = session_bar(state, around)
+    session = find_session_obstacle(state, around)
     if session is not None and len(barred) < len(due):
         held.append(session.to_hindrance(None))
-    return held + [one.to_hindrance(None) for one in _waiting_loops(state)]
+    return held + [one.to_hindrance(None) for one in _find_waiting_loop_obstacles(state)]
 
 
-def _waiting_loops(state: Workflow) -> Iterator[StartObstacle]:
+def _find_waiting_loop_obstacles(state: Workflow) -> Iterator[StartObstacle]:
     """Yield an obstacle for each loop whose next points a stage has already written.
 
     An optimization loop runs its stages in rounds, with new points in each round. Normally, `wfctl
@@ -180,17 +190,19 @@ def _waiting_loops(state: Workflow) -> Iterator[StartObstacle]:
     """
     for name, loop in state.loops.items():
         definition = state.loop(name)
-        if not loop.is_due or definition.asks_somebody or state.pending_amendments:
+        if not loop.is_due or definition.has_external_proposer or state.pending_amendments:
             continue
         why = f"{name} waits for the points of round {loop.round.number + 1}"
-        if not has_blocked_on_due_round(state, name):
+        if not has_run_rejected_points(state, name):
             yield StartObstacle(why, NextAction(GO_ON, why))
             continue
         why = f"{why}; the points in {definition.ask} were refused"
-        yield StartObstacle(why, NextAction(*after_refused_points(definition, why), ("TEXT",)))
+        yield StartObstacle(
+            why, NextAction(*advise_after_rejected_points(definition, why), ("TEXT",))
+        )
 
 
-def edited_before(state: Workflow, stage: str, around: Surroundings) -> list[str]:
+def find_edits_affecting_stage(state: Workflow, stage: str, around: Surroundings) -> list[str]:
     """Return the manually edited fields that affect a stage and wait for a decision.
 
     These are fields of the stage, of the stages it depends on, and of the workflow.
@@ -198,10 +210,12 @@ def edited_before(state: Workflow, stage: str, around: Surroundings) -> list[str
     edited = around.edited if around.edited is not None else _map_edited_fields(state)
     if not edited:
         return []
-    return [name for id_ in resting_on(state, stage) for name in edited.get(id_, ())]
+    return [
+        name for id_ in list_affecting_field_owners(state, stage) for name in edited.get(id_, ())
+    ]
 
 
-def resting_on(state: Workflow, stage: str) -> list[str | None]:
+def list_affecting_field_owners(state: Workflow, stage: str) -> list[str | None]:
     """Return the owners of all fields that can affect a stage.
 
     They are the workflow (None), the stage itself, and all stages it depends on.
@@ -232,15 +246,15 @@ def _find_changed_inputs(
             yield StartObstacle(why, action)
 
 
-def too_dear(state: Workflow, stage: Stage) -> StartObstacle:
+def build_cost_obstacle(state: Workflow, stage: Stage) -> StartObstacle:
     """Return the obstacle for a stage that costs more than the budget of a session.
 
     The suggested action is to increase the budget to the cost of the stage.
     """
-    least = estimate(state, stage)
+    least = estimate_stage_cost(state, stage)
     why = (
         f"{stage.id} costs {least:g}, which is above the budget of a session, "
-        f"{budget_of(state):g} (session_config.session_budget)"
+        f"{maximum_session_cost(state):g} (session_config.session_budget)"
     )
     change = f"--set session_config.session_budget={least:g}"
     return StartObstacle(
@@ -248,7 +262,7 @@ def too_dear(state: Workflow, stage: Stage) -> StartObstacle:
     )
 
 
-def session_bar(state: Workflow, around: Surroundings) -> StartObstacle | None:
+def find_session_obstacle(state: Workflow, around: Surroundings) -> StartObstacle | None:
     """Return the obstacle that prevents a new session, or None if a session can start.
 
     Without a session, `wfctl run` cannot run any stage.
@@ -284,16 +298,16 @@ def next_actions(state: Workflow, around: Surroundings = _ALONE) -> list[NextAct
     found = [*_list_decisions(state, list_waiting_items(state, around.seen))]
     if state.workflow_status == "completed":
         return found or [NextAction("wfctl report -", "the workflow is completed")]
-    found += _drive_again(state, around)
-    found += _under_way(state)
-    found += _of_loops(state, around)
+    found += _suggest_runner_restart(state, around)
+    found += _suggest_for_running_stages(state)
+    found += _suggest_for_waiting_loops(state, around)
     barred = around.seen.verdicts if around.seen else {}
     for stage in state.stages.values():
         found += _of_stage(state, stage, around) if stage.id not in barred else []
     return _remove_repeated_commands([*found, *_suggest_start(state, around)])
 
 
-def leading_on(state: Workflow, id_: str, around: Surroundings) -> list[NextAction]:
+def suggest_actions_for_stage(state: Workflow, id_: str, around: Surroundings) -> list[NextAction]:
     """Return the suggested actions for one stage.
 
     These are actions that remove an obstacle to its start, and actions whose command names the
@@ -301,8 +315,8 @@ def leading_on(state: Workflow, id_: str, around: Surroundings) -> list[NextActi
     """
     stage = state.stage(id_)
     found = (
-        [find_start_obstacle(state, stage, around), session_bar(state, around)]
-        if is_due(state, stage)
+        [find_start_obstacle(state, stage, around), find_session_obstacle(state, around)]
+        if is_ready_to_start(state, stage)
         else []
     )
     named = [one for one in next_actions(state, around) if id_ in one.command.split()]
@@ -317,7 +331,7 @@ def _remove_repeated_commands(actions: list[NextAction]) -> list[NextAction]:
     return list(found.values())
 
 
-def _list_decisions(state: Workflow, waiting: list[Item]) -> Iterator[NextAction]:
+def _list_decisions(state: Workflow, waiting: list[AttentionItem]) -> Iterator[NextAction]:
     """Yield an action for each decision that waits for a person."""
     for one in waiting:
         if one.kind == "amendment":
@@ -339,7 +353,7 @@ def _list_decisions(state: Workflow, waiting: list[Item]) -> Iterator[NextAction
     yield from _suggest_rerun(state, [one for one in waiting if one.kind == "stale"])
 
 
-def _suggest_rerun(state: Workflow, stale: list[Item]) -> Iterator[NextAction]:
+def _suggest_rerun(state: Workflow, stale: list[AttentionItem]) -> Iterator[NextAction]:
     known = {id_ for amendment in state.pending_amendments for id_ in amendment.targets}
     named = [one for one in stale if one.subject not in known][:_TOGETHER]
     if named:
@@ -347,26 +361,28 @@ def _suggest_rerun(state: Workflow, stale: list[Item]) -> Iterator[NextAction]:
         yield NextAction(command, "; ".join(map(str, named)), person=True)
 
 
-def _drive_again(state: Workflow, around: Surroundings) -> Iterator[NextAction]:
+def _suggest_runner_restart(state: Workflow, around: Surroundings) -> Iterator[NextAction]:
     """Suggest restarting a killed background runner, if a stage runs or can start."""
     stages = state.stages.values()
     if around.drive_again is None or around.driven or around.paused:
         return
-    if session_bar(state, around) is not None:
+    if find_session_obstacle(state, around) is not None:
         return
-    if any(stage.open_attempt is not None or is_due(state, stage) for stage in stages):
+    if any(stage.open_attempt is not None or is_ready_to_start(state, stage) for stage in stages):
         why = "the runner of this workflow was killed, and no other one runs"
         yield NextAction(around.drive_again, why)
 
 
-def _under_way(state: Workflow) -> Iterator[NextAction]:
+def _suggest_for_running_stages(state: Workflow) -> Iterator[NextAction]:
     """Yield actions for running stages.
 
     For each blocked stage, suggest how to continue. For all others, suggest a single command that
     waits for them.
     """
     going = [stage for stage in state.stages.values() if stage.open_attempt is not None]
-    found = [one for one in (find_what_waits(state, stage) for stage in going) if one is not None]
+    found = [
+        one for one in (find_stage_hindrance(state, stage) for stage in going) if one is not None
+    ]
     for one in found:
         yield NextAction(one.command, one.short_reason, one.needs)
     hindered = {one.stage for one in found}
@@ -377,14 +393,14 @@ def _under_way(state: Workflow) -> Iterator[NextAction]:
         )
 
 
-def _of_loops(state: Workflow, around: Surroundings) -> Iterator[NextAction]:
+def _suggest_for_waiting_loops(state: Workflow, around: Surroundings) -> Iterator[NextAction]:
     """Suggest how each waiting optimization loop can continue.
 
     If a runner is active, suggest only the loops whose points must come from outside.
     """
-    yield from () if around.driven else (one.action for one in _waiting_loops(state))
+    yield from () if around.driven else (one.action for one in _find_waiting_loop_obstacles(state))
     for name, loop in state.loops.items():
-        if loop.is_due and not state.pending_amendments and state.loop(name).asks_somebody:
+        if loop.is_due and not state.pending_amendments and state.loop(name).has_external_proposer:
             why = f"{name} waits for the points of round {loop.round.number + 1}"
             yield NextAction(f"wfctl round propose {name} FILE", why, ("FILE",))
 
@@ -412,9 +428,9 @@ def _suggest_unblocking(state: Workflow, stage: Stage) -> list[NextAction]:
     The list is empty if an attempt is running, or if an amendment that waits for a decision would
     already solve the problem.
     """
-    found = find_what_waits(state, stage)
+    found = find_stage_hindrance(state, stage)
     under_way = found is None or stage.open_attempt is not None
-    if found is None or under_way or pending_answers(state, stage):
+    if found is None or under_way or open_amendments_of_failed_stage(state, stage):
         return []
     return [NextAction(found.command, found.short_reason, found.needs)]
 
@@ -433,7 +449,7 @@ def _suggest_verification(state: Workflow, stage: Stage, unlike: Sequence[str]) 
             f"({', '.join(unlike):.200}); `wfctl stage retry` then computes it as defined"
         )
         return NextAction(f'wfctl stage fail {stage.id} --error "not launched as defined"', reason)
-    found = find_what_waits(state, stage)
+    found = find_stage_hindrance(state, stage)
     if found is None:
         # The checks may pass or fail. With ``--or-fail``, the command also records a failure.
         command = f"wfctl stage complete {stage.id} --or-fail"
@@ -448,15 +464,20 @@ def _suggest_after_failure(state: Workflow, stage: Stage, around: Surroundings) 
     Return an empty list if a decision on the stage already waits or has been made, or if its
     dependencies are not completed and retries are left.
     """
-    decided = stage.rerun_by is not None or edited_before(state, stage.id, around)
+    decided = stage.rerun_by is not None or find_edits_affecting_stage(state, stage.id, around)
     used_up = stage.retry_count >= retry_limit(state.backend_type(stage))
     if decided or (state.unmet(stage) and not used_up):
         return []
     found = _suggest_unblocking(state, stage)
-    return [*found, *(new for one in found for new in _keeping_tasks(stage, around, one))]
+    return [
+        *found,
+        *(new for one in found for new in _suggest_retry_keeping_tasks(stage, around, one)),
+    ]
 
 
-def _keeping_tasks(stage: Stage, around: Surroundings, retry: NextAction) -> Iterator[NextAction]:
+def _suggest_retry_keeping_tasks(
+    stage: Stage, around: Surroundings, retry: NextAction
+) -> Iterator[NextAction]:
     """Yield a variant of the retry command that keeps the finished tasks of a sweep.
 
     Without this option, a retry computes all tasks again, because the inputs of the stage changed.
@@ -475,7 +496,7 @@ def _suggest_start(state: Workflow, around: Surroundings) -> Iterator[NextAction
     Suggest nothing if a runner is active, because it starts them. If the runner is paused, suggest
     resuming it. For stages that cannot start, suggest how to remove the obstacle.
     """
-    ready = [stage for stage in state.stages.values() if is_due(state, stage)]
+    ready = [stage for stage in state.stages.values() if is_ready_to_start(state, stage)]
     if not ready or state.pending_amendments or around.driven:
         return
     if around.paused:
@@ -486,11 +507,11 @@ def _suggest_start(state: Workflow, around: Surroundings) -> Iterator[NextAction
         stage.id: found for stage in ready if (found := find_start_obstacle(state, stage, around))
     }
     able = [stage for stage in ready if stage.id not in barred]
-    session = session_bar(state, around)
+    session = find_session_obstacle(state, around)
     if able and session is not None:
         yield session.action
     elif len(able) == 1:
-        why = f"{able[0].id} is {able[0].status}{_or_reused(state, able[0])}"
+        why = f"{able[0].id} is {able[0].status}{_describe_reuse_option(state, able[0])}"
         yield NextAction(f"wfctl dispatch {able[0].id}", why)
     elif able:
         names = ", ".join(stage.id for stage in able[:_NAMED]) + (
@@ -505,14 +526,14 @@ def _suggest_start(state: Workflow, around: Surroundings) -> Iterator[NextAction
     )
 
 
-def _or_reused(state: Workflow, stage: Stage) -> str:
+def _describe_reuse_option(state: Workflow, stage: Stage) -> str:
     """Return a hint that the stage can reuse the outputs of an earlier run.
 
     Return an empty string if no earlier run has the same definition.
     """
     if state.session_config.get("reuse") == "never" or stage.status is not Status.READY:
         return ""
-    one = next(iter(reusable(state, stage)), None)
+    one = next(iter(find_reusable_attempts(state, stage)), None)
     if one is None:
         return ""
     return (

@@ -13,8 +13,13 @@ from rich.text import Text
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
 from projections.words.account import list_waiting_items
-from projections.words.result_origin import line_of
-from projections.words.text import compute_seconds, mark_unseen, told_span, waiting_told
+from projections.words.result_origin import format_task_progress
+from projections.words.text import (
+    compute_seconds,
+    describe_waiting_reason,
+    format_two_unit_duration,
+    mark_invisible_characters,
+)
 
 SIGNS = {
     Status.PENDING: "·",
@@ -89,8 +94,8 @@ def render_frame(
         )
         room = max(height - len(head) - len(below) - _SHARE, 3)
         bottom = max(len(stages) - room, 0)
-        first = _first_at_work(every) if scrolled is None else scrolled
-        stages = _select_window(stages, min(max(first, 0), bottom), room)
+        first = _first_visible_stage_index(every) if scrolled is None else scrolled
+        stages = _select_visible_stage_lines(stages, min(max(first, 0), bottom), room)
     lines = [*head, *stages, *below]
     room = height - len(lines) - 2
     if room > 0:
@@ -101,7 +106,7 @@ def render_frame(
 def _fit_line(line: Text, width: int) -> Text:
     """Return a line shortened to the width, with visible marks for invisible characters."""
     line = line.copy()
-    line.plain = mark_unseen(line.plain)
+    line.plain = mark_invisible_characters(line.plain)
     line.truncate(width, overflow="ellipsis")
     return line
 
@@ -112,7 +117,7 @@ def _limit_lines(lines: list[Text]) -> list[Text]:
     return [*lines[: _SHARE - 1], Text(f"and {len(lines) - _SHARE + 1} more", "dim")]
 
 
-def _select_window(stages: Sequence[Text], first: int, room: int) -> list[Text]:
+def _select_visible_stage_lines(stages: Sequence[Text], first: int, room: int) -> list[Text]:
     """Return ``room`` stage lines, starting at index ``first``.
 
     If lines above or below are hidden, the first or last line states how many.
@@ -126,7 +131,7 @@ def _select_window(stages: Sequence[Text], first: int, room: int) -> list[Text]:
     return shown
 
 
-def _first_at_work(stages: Iterable[Stage]) -> int:
+def _first_visible_stage_index(stages: Iterable[Stage]) -> int:
     """Return the index of the first stage line to show.
 
     It is two lines above the first running or failed stage, or 0 if there is no such stage.
@@ -159,10 +164,10 @@ def _format_attempt(
     jobs = f", jobs {', '.join(attempt.job_ids)}" if attempt.job_ids else ""
     verdict = f", {attempt.verdict}" if attempt.verdict else ""
     yield line.append(f"  {stage.status.value}, {attempt.mode}{jobs}{verdict}", "dim")
-    if waits := waiting_told(attempt):
+    if waits := describe_waiting_reason(attempt):
         yield Text(f"  {waits}")
     if counts is not None:
-        yield Text(f"  {line_of(counts)}")
+        yield Text(f"  {format_task_progress(counts)}")
 
 
 def format_elapsed(since: str, now: datetime) -> str:
@@ -170,4 +175,4 @@ def format_elapsed(since: str, now: datetime) -> str:
     found = compute_seconds(since, now.isoformat())
     if found is None:
         return "since an unknown time"  # typed by a person in an imported file
-    return told_span(max(int(found), 0))
+    return format_two_unit_duration(max(int(found), 0))

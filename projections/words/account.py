@@ -12,17 +12,22 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from lifecycle.state.conditions import (
+    describe_failure,
     downstream,
-    has_blocked_on_due_round,
-    is_refuted,
-    lies_in_plan,
-    pending_answers,
-    reason,
+    has_failed_result_check,
+    has_run_rejected_points,
+    is_failure_caused_by_plan,
+    open_amendments_of_failed_stage,
 )
 from lifecycle.state.status import Status, retry_limit
 from lifecycle.state.workflow import Stage, Workflow
-from projections.words.result_origin import Item, came_about, decided_edits, with_answer
-from projections.words.text import utc_seconds
+from projections.words.result_origin import (
+    AttentionItem,
+    add_acceptance_to_item,
+    list_edit_decision_items,
+    list_origin_items,
+)
+from projections.words.text import truncate_utc_to_seconds
 
 _PAST = {"changed": "has changed", "missing": "is missing", "touched": "was touched"}
 
@@ -62,13 +67,13 @@ class Deviation:
     def said(self) -> str:
         """A description of the difference, without the name of the stage."""
         if self.kind == "deleted":
-            return f"{self.path} was recorded as deleted on {utc_seconds(self.since)}"
+            return f"{self.path} was recorded as deleted on {truncate_utc_to_seconds(self.since)}"
         how = f"{self.stage} left it" if self.what == "result" else f"{self.attempt} read it"
         what = f"{_PAST[self.kind]} since"
         if self.after is not None and self.kind != "missing":
             kind = self.kind if self.kind == "changed" else "was touched"
             what = f"{kind} {_format_span(self.after)} after"
-        return f"{self.path} {what} {how} ({utc_seconds(self.since)})"
+        return f"{self.path} {what} {how} ({truncate_utc_to_seconds(self.since)})"
 
 
 def _format_span(seconds: float) -> str:
@@ -85,7 +90,7 @@ _REASON = 400
 EDITED = "was changed by hand or by another program; `wfctl drift show` prints the change"
 
 
-class Seen(NamedTuple):
+class FileCheckResult(NamedTuple):
     """The results of a check of the files in the workflow folder.
 
     - ``deviations``: results and inputs that differ from the log.
@@ -103,9 +108,9 @@ class Seen(NamedTuple):
     #: Failed sweep that has finished tasks → its inputs that changed since its newest attempt.
     changed_inputs: Mapping[str, Sequence[str]] = MappingProxyType({})
     #: Scripts that have changed since a person approved them, or since an attempt started.
-    scripts: Sequence[Item] = ()
+    scripts: Sequence[AttentionItem] = ()
     #: Signs that the log itself was changed, and a warning if the file system is full.
-    log: Sequence[Item] = ()
+    log: Sequence[AttentionItem] = ()
 
     @property
     def edited(self) -> list[str]:
@@ -113,48 +118,52 @@ class Seen(NamedTuple):
         return [file for file, text in self.files.items() if text == EDITED]
 
 
-def list_items(state: Workflow, seen: Seen | None = None) -> list[Item]:
+def list_attention_items(
+    state: Workflow, seen: FileCheckResult | None = None
+) -> list[AttentionItem]:
     """Return all items of a workflow that need attention, with open decisions first.
 
     Without a check of the files (``seen``), return only the items that follow from the log.
     """
     found = list_recorded_deviations(state) if seen is None else seen.deviations
-    seen = seen or Seen()
+    seen = seen or FileCheckResult()
     return [
         *seen.log,
         *_list_decisions(state, seen.edited),
         *(
-            Item(f"{one.kind} result", one.path, one.said, one.stage, one.kind != "touched")
+            AttentionItem(
+                f"{one.kind} result", one.path, one.said, one.stage, one.kind != "touched"
+            )
             for one in found
             if one.what == "result"
         ),
         *_list_stale(state, found),
-        *(Item("verdict", id_, why, id_) for id_, why in seen.verdicts.items()),
+        *(AttentionItem("verdict", id_, why, id_) for id_, why in seen.verdicts.items()),
         *_of_stages(state),
-        *_of_loops(state),
-        *list_origins(state, seen),
-        *decided_edits(state.edits),
+        *_list_waiting_loop_items(state),
+        *list_result_origin_items(state, seen),
+        *list_edit_decision_items(state.edits),
     ]
 
 
-def list_origins(state: Workflow, seen: Seen) -> list[Item]:
+def list_result_origin_items(state: Workflow, seen: FileCheckResult) -> list[AttentionItem]:
     """Return an item for each result that was not produced exactly as the log records."""
-    found = [*came_about(state, seen.times, seen.gone), *seen.scripts]
-    return [with_answer(one, state.agreed) for one in found]
+    found = [*list_origin_items(state, seen.times, seen.gone), *seen.scripts]
+    return [add_acceptance_to_item(one, state.agreed) for one in found]
 
 
-def list_waiting_items(state: Workflow, seen: Seen | None = None) -> list[Item]:
+def list_waiting_items(state: Workflow, seen: FileCheckResult | None = None) -> list[AttentionItem]:
     """Return the items that wait for a person."""
-    return [one for one in list_items(state, seen) if one.person]
+    return [one for one in list_attention_items(state, seen) if one.person]
 
 
-def to_dicts(items: Iterable[Item]) -> list[dict[str, Any]]:
+def to_dicts(items: Iterable[AttentionItem]) -> list[dict[str, Any]]:
     """Return each item as a dict of JSON values."""
     dicts = (one._asdict() for one in items)
     return [{name: value for name, value in one.items() if name != "file_entry"} for one in dicts]
 
 
-def _list_decisions(state: Workflow, edited: Iterable[str]) -> Iterator[Item]:
+def _list_decisions(state: Workflow, edited: Iterable[str]) -> Iterator[AttentionItem]:
     for amendment in state.pending_amendments:
         from projections.words.amendments import summarise_changes
 
@@ -162,57 +171,61 @@ def _list_decisions(state: Workflow, edited: Iterable[str]) -> Iterator[Item]:
         if amendment.is_plan:
             waits = "was rejected" if amendment.status == "rejected" else "waits for a person"
             text = f"the plan {waits}; nothing starts before it is approved"
-        yield Item("amendment", amendment.id, text, amendment.stage)
+        yield AttentionItem("amendment", amendment.id, text, amendment.stage)
     for drift in state.drifts:
-        yield Item("drift", drift.file, f"{drift.kind}; adopt or revert the change")
+        yield AttentionItem("drift", drift.file, f"{drift.kind}; adopt or revert the change")
     for file in edited:
-        yield Item("drift", file, "changed; adopt or revert the change")
+        yield AttentionItem("drift", file, "changed; adopt or revert the change")
 
 
-def _list_stale(state: Workflow, found: Iterable[Deviation]) -> Iterator[Item]:
+def _list_stale(state: Workflow, found: Iterable[Deviation]) -> Iterator[AttentionItem]:
     for id_, why in find_stale_stages(state, found).items():
-        yield Item("stale", id_, ", ".join(why), id_)
+        yield AttentionItem("stale", id_, ", ".join(why), id_)
     for stage in state.stages.values():
         loop = state.loops.get(state.loop_of(stage.id) or "")
         # In rounds after the first, the optimization loop itself invalidates its stages, so this
         # needs no attention.
         if stage.status is Status.INVALIDATED and (loop is None or loop.round.number == 1):
-            yield Item("stale", stage.id, "its results are no longer valid", stage.id, False)
+            yield AttentionItem(
+                "stale", stage.id, "its results are no longer valid", stage.id, False
+            )
 
 
-def _of_stages(state: Workflow) -> Iterator[Item]:
+def _of_stages(state: Workflow) -> Iterator[AttentionItem]:
     stages = state.stages.values()
     for stage in stages:
         # The success criteria are a text, and no command checks them. A person or agent must state
         # that they are met.
         prose = bool(stage.success_criteria) and not stage.parameters.get("verify")
         if stage.status is Status.POST_PROCESSING and prose:
-            yield Item("judgement", stage.id, stage.success_criteria, stage.id)
+            yield AttentionItem("judgement", stage.id, stage.success_criteria, stage.id)
     for stage in stages:
         if stage.attempts and stage.attempts[-1].is_to_stop:
             text = f"{stage.attempts[-1].id} has ended, but nothing confirmed that its job stopped"
-            yield Item("stop", stage.id, text, stage.id)
+            yield AttentionItem("stop", stage.id, text, stage.id)
     for stage in (one for one in stages if one.status is Status.FAILED):
-        if pending_answers(state, stage):
+        if open_amendments_of_failed_stage(state, stage):
             continue  # the amendment's decision answers the failure
-        text = reason(stage)[:_REASON]
-        if not (is_refuted(stage) or lies_in_plan(state, stage)):
+        text = describe_failure(stage)[:_REASON]
+        if not (has_failed_result_check(stage) or is_failure_caused_by_plan(state, stage)):
             limit = retry_limit(state.backend_type(stage))
             text = f"{text} ({stage.retry_count} of {limit} retries used)"
-        yield Item("failure", stage.id, text, stage.id)
+        yield AttentionItem("failure", stage.id, text, stage.id)
 
 
-def _of_loops(state: Workflow) -> Iterator[Item]:
+def _list_waiting_loop_items(state: Workflow) -> Iterator[AttentionItem]:
     """Yield an item for each optimization loop that waits for new points from outside."""
     for name, loop in state.loops.items():
         definition = state.loop(name)
         if not loop.is_due or state.pending_amendments:
             continue
         text = f"waits for the points of round {loop.round.number + 1}"
-        if definition.asks_somebody:
-            yield Item("round", name, text)
-        elif has_blocked_on_due_round(state, name):
-            yield Item("round", name, f"{text}; the points in {definition.ask} were refused")
+        if definition.has_external_proposer:
+            yield AttentionItem("round", name, text)
+        elif has_run_rejected_points(state, name):
+            yield AttentionItem(
+                "round", name, f"{text}; the points in {definition.ask} were refused"
+            )
 
 
 def find_stale_stages(state: Workflow, found: Iterable[Deviation]) -> dict[str, list[str]]:

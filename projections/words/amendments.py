@@ -13,7 +13,7 @@ from typing import Any
 
 from lifecycle.fold.evolve import KEYED
 from lifecycle.state.workflow import PLAN, Amendment
-from lifecycle.words.document import rewired_fields
+from lifecycle.words.document import collect_changes_by_field
 from projections.words.text import spell_unseen
 
 #: Maximum number of values in `describe_amendment`, and maximum number of characters of a path or a
@@ -110,10 +110,12 @@ def _compare_values(place: str, old: Any, new: Any) -> Iterator[Parts]:
                 f"{place}.{step}", *(one.get(key, _NOTHING) for one in sides)
             )
         return
-    yield from _of_long_list(place, old, new) or [(place, _format_json(old), _format_json(new))]
+    yield from _compare_long_lists(place, old, new) or [
+        (place, _format_json(old), _format_json(new))
+    ]
 
 
-def _of_long_list(place: str, old: Any, new: Any) -> list[Parts]:
+def _compare_long_lists(place: str, old: Any, new: Any) -> list[Parts]:
     """Return the entries added to and removed from a long list.
 
     Return an empty list if the values are not lists, or if the list is short or reordered. Such
@@ -155,7 +157,7 @@ def _list_stage_changes(amendment: Amendment) -> Iterator[Parts]:
     elif amendment.kind in ("stage_skip", "stage_rerun"):
         yield (f"{amendment.kind.removeprefix('stage_')} {format_targets(amendment)}",)
     for stage, change in amendment.rewired.items():
-        yield from _of_fields(rewired_fields(change), f"{stage}.")
+        yield from _of_fields(collect_changes_by_field(change), f"{stage}.")
 
 
 def _format_json(value: Any) -> str:

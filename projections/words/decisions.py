@@ -9,7 +9,7 @@ from typing import Any
 from eventstore.event import RecordedEvent
 from lifecycle.fold.evolve import find_proposed_id
 from lifecycle.state.workflow import Amendment, Workflow
-from lifecycle.words.document import rewired_fields
+from lifecycle.words.document import collect_changes_by_field
 from projections.words.amendments import describe_amendment
 
 
@@ -107,7 +107,9 @@ class AmendmentFold:
 def _list_fields(amendment: Amendment) -> list[str]:
     found = list(_list_changed_names(amendment.changes))
     for stage, change in amendment.rewired.items():
-        found += [f"{stage}.{name}" for name in _list_changed_names(rewired_fields(change))]
+        found += [
+            f"{stage}.{name}" for name in _list_changed_names(collect_changes_by_field(change))
+        ]
     return found
 
 

@@ -9,15 +9,21 @@ from typing import Any, NamedTuple
 
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
-from lifecycle.words.metrics import Metric, ResultTarget, lies_in, metrics_of, resolve_result
-from projections.words.account import Seen, find_stale_stages, list_recorded_deviations
+from lifecycle.words.metrics import (
+    Metric,
+    ResultTarget,
+    lies_in,
+    parse_valid_metrics,
+    resolve_result,
+)
+from projections.words.account import FileCheckResult, find_stale_stages, list_recorded_deviations
 from projections.words.result_origin import describe_deleted
 
 #: Significant digits of an error, and of a number without an error.
 _OF_ERROR, _OF_NUMBER = 2, 6
 
 
-class Answer(NamedTuple):
+class NamedResult(NamedTuple):
     """A result that the plan names: a number or a file.
 
     ``text`` contains the number or the path of the file. ``number`` is a `MeasuredNumber` as a
@@ -45,7 +51,7 @@ class Answer(NamedTuple):
         return f"{self.text} ({self.lacking})" if self.lacking else self.text
 
 
-def list_answers(state: Workflow, seen: Seen | None = None) -> list[Answer]:
+def list_named_results(state: Workflow, seen: FileCheckResult | None = None) -> list[NamedResult]:
     """Return the results that the plan names, in the order of the plan.
 
     ``seen`` is the result of a check of the files. Without it, the files are assumed to be as the
@@ -54,7 +60,7 @@ def list_answers(state: Workflow, seen: Seen | None = None) -> list[Answer]:
     found = (resolve_result(text, state.stages.values()) for text in dict.fromkeys(state.results))
     named = [one for one in found if one is not None]
     names = Counter(one.metric.name for one in named if one.metric is not None)
-    doubts = _find_doubts(state, seen or Seen(list_recorded_deviations(state)))
+    doubts = _find_doubts(state, seen or FileCheckResult(list_recorded_deviations(state)))
     return [
         _build_answer(
             state, one, doubts, of_many=one.metric is not None and names[one.metric.name] > 1
@@ -63,7 +69,7 @@ def list_answers(state: Workflow, seen: Seen | None = None) -> list[Answer]:
     ]
 
 
-def _find_doubts(state: Workflow, seen: Seen) -> dict[str, str]:
+def _find_doubts(state: Workflow, seen: FileCheckResult) -> dict[str, str]:
     """Return the reasons to doubt results.
 
     The key is the path of a result file, or the id of a stage if all its results are affected.
@@ -81,19 +87,21 @@ def _find_doubts(state: Workflow, seen: Seen) -> dict[str, str]:
 
 def _build_answer(
     state: Workflow, named: ResultTarget, doubts: Mapping[str, str], *, of_many: bool
-) -> Answer:
+) -> NamedResult:
     stage = state.stages[named.stage]
     if named.metric is None:
         lacking = _describe_lack(stage, named.path, doubts) or _describe_deletion(stage, named.path)
-        return Answer(named.text, stage.id, named.path, path=named.path, lacking=lacking)
+        return NamedResult(named.text, stage.id, named.path, path=named.path, lacking=lacking)
     name = named.text if of_many else named.metric.name
-    number = number_of(stage, named.metric.name)
+    number = find_metric_value(stage, named.metric.name)
     if stage.status is not Status.COMPLETED or number is None:
         lacking = _describe_lack(stage, "", {}) or "not recorded"
-        return Answer(named.text, stage.id, name, lacking=lacking)
+        return NamedResult(named.text, stage.id, name, lacking=lacking)
     path = number["path"]
     text = describe_number({**number, "name": name}, named.metric)
-    return Answer(named.text, stage.id, text, number, path, _describe_lack(stage, path, doubts))
+    return NamedResult(
+        named.text, stage.id, text, number, path, _describe_lack(stage, path, doubts)
+    )
 
 
 def _describe_lack(stage: Stage, path: str, doubts: Mapping[str, str]) -> str:
@@ -111,14 +119,14 @@ def _describe_deletion(stage: Stage, path: str) -> str:
 _CHANGED = {"changed": "has changed", "missing": "is missing"}
 
 
-def number_of(stage: Stage, name: str) -> Mapping[str, Any] | None:
+def find_metric_value(stage: Stage, name: str) -> Mapping[str, Any] | None:
     """Return the recorded value of a metric of the stage, or None for an unknown name."""
     return next((one for one in stage.metrics if one["name"] == name), None)
 
 
-def told_all(stage: Stage, numbers: list[dict[str, Any]]) -> list[str]:
+def describe_all_metrics(stage: Stage, numbers: list[dict[str, Any]]) -> list[str]:
     """Return a line of text for each metric of a stage or of one of its attempts."""
-    metrics = metrics_of(stage.parameters)
+    metrics = parse_valid_metrics(stage.parameters)
     return [describe_number(one, metrics.get(one["name"])) for one in numbers]
 
 
@@ -128,14 +136,14 @@ def describe_number(number: Mapping[str, Any], metric: Metric | None = None) -> 
     An example is ``T_c = 2.261 ± 0.010 J (0.8 σ from 2.2692, Onsager)``. If the number belongs to
     the best task of a sweep, the text includes the key of this task.
     """
-    text = f"{number['name']} = {with_error(number['value'], number.get('error'))}"
+    text = f"{number['name']} = {format_with_error(number['value'], number.get('error'))}"
     text += f" {number['unit']}" if number.get("unit") else ""
     text += f" at {number['task']}" if number.get("task") else ""
     reference = metric.reference if metric is not None else None
     return f"{text} ({_compare_with_reference(number, reference)})" if reference else text
 
 
-def with_error(value: float, error: float | None) -> str:
+def format_with_error(value: float, error: float | None) -> str:
     """Return a number rounded to the precision of its error, such as ``2.261 ± 0.010``."""
     if not error or error < 0:
         return _format_plain_number(value)
@@ -156,10 +164,10 @@ def _compare_with_reference(number: Mapping[str, Any], reference: Mapping[str, A
     source = f", {reference['source']}" if reference.get("source") else ""
     found = measure_difference(known, error, number["value"], number.get("error"))
     far = found.told if found is not None else "far"
-    return f"{far} from {with_error(known, error)}{source}"
+    return f"{far} from {format_with_error(known, error)}{source}"
 
 
-class Apart(NamedTuple):
+class NumberDifference(NamedTuple):
     """The difference between two numbers.
 
     ``sigma`` is the absolute difference divided by the combined error. ``sigma`` and ``relative``
@@ -185,7 +193,7 @@ class Apart(NamedTuple):
 
 def measure_difference(
     first: float, of_first: float | None, other: float, of_other: float | None
-) -> Apart | None:
+) -> NumberDifference | None:
     """Return the difference between two numbers, given their errors.
 
     Return None if the difference is not finite.
@@ -193,7 +201,7 @@ def measure_difference(
     far, sigma = float(other) - float(first), hypot(of_first or 0.0, of_other or 0.0)
     if not isfinite(far):
         return None
-    return Apart(far, _compute_ratio(far, abs(first)), _compute_ratio(abs(far), sigma))
+    return NumberDifference(far, _compute_ratio(far, abs(first)), _compute_ratio(abs(far), sigma))
 
 
 def _compute_ratio(value: float, of: float) -> float | None:

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from lifecycle.state.effort import Used, used
+from lifecycle.state.effort import MandateUse, compute_mandate_use
 from lifecycle.state.workflow import Workflow
-from lifecycle.words.mandates import Bounds, Mandate, canonical_text, mandates_of
+from lifecycle.words.mandates import Bounds, Mandate, canonical_text, parse_valid_mandates
 from projections.words.text import spell_unseen
 
 _HOUR = 3600.0
@@ -19,7 +19,7 @@ class MandateStanding:
     """A mandate (permission given in advance), and the used part of each limit."""
 
     mandate: Mandate
-    used: Used
+    used: MandateUse
 
     @property
     def limits(self) -> dict[str, tuple[float, float]]:
@@ -55,14 +55,14 @@ class MandateStanding:
             f"{used:g} of {most:g} {name}" for name, (used, most) in self.limits.items() if most
         )
         yield f"{one.name}: {', '.join(told)} used"
-        yield from (f"{path} {range_told(bounds)}" for path, bounds in one.values.items())
+        yield from (f"{path} {describe_range(bounds)}" for path, bounds in one.values.items())
         if one.by:
             yield f"for {', '.join(map(spell_unseen, one.by))}"
         if one.until:
             yield f"until {one.until}"
 
 
-def range_told(bounds: Bounds) -> str:
+def describe_range(bounds: Bounds) -> str:
     """Return a range as text, such as ``0.1 to 0.5 in steps of 0.1``."""
     if isinstance(bounds, list):
         return f"one of {', '.join(map(canonical_text, bounds))}"
@@ -77,5 +77,5 @@ def list_mandates(state: Workflow) -> list[MandateStanding]:
     """
     if not state.mandates:
         return []
-    found = mandates_of(state.mandates)
-    return [MandateStanding(one, used(state, one.name)) for one in found.values()]
+    found = parse_valid_mandates(state.mandates)
+    return [MandateStanding(one, compute_mandate_use(state, one.name)) for one in found.values()]

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from lifecycle.state.session_budget import budget_of, estimate
+from lifecycle.state.session_budget import estimate_stage_cost, maximum_session_cost
 from lifecycle.state.workflow import Stage, Workflow
 
 #: Maximum number of characters of a value in the text that a person reads before approving.
@@ -23,8 +23,11 @@ def plan_lines(state: Workflow) -> list[str]:
         *([f"Experiment design: {design}"] if (design := state.experiment_design) else []),
         *([f"Workflow plan: {plan}"] if (plan := state.workflow_plan) else []),
         *(line for stage in state.stages.values() for line in _describe_stage(state, stage)),
-        *(f"Backend {name}: {_plan_json(one)}" for name, one in state.backend_profiles.items()),
-        f"Sessions: {_plan_json(steering)}",
+        *(
+            f"Backend {name}: {_format_shortened_json(one)}"
+            for name, one in state.backend_profiles.items()
+        ),
+        f"Sessions: {_format_shortened_json(steering)}",
         f"Later changes are approved by {state.consent}{signers}",
         *(
             line
@@ -46,7 +49,7 @@ def _describe_stage(state: Workflow, stage: Stage) -> Iterator[str]:
     given = {"inputs": stage.inputs, "outputs": stage.outputs}
     for name, value in {**stage.parameters, **given}.items():
         if value not in ([], None):
-            yield f"  {name}: {value if isinstance(value, str) else _plan_json(value)}"
+            yield f"  {name}: {value if isinstance(value, str) else _format_shortened_json(value)}"
     if stage.success_criteria:
         yield f"  success criteria: {stage.success_criteria}"
 
@@ -57,25 +60,25 @@ def _describe_allowance(name: str, given: Any) -> Iterator[str]:
     for field, value in given.items() if isinstance(given, dict) else [("is", given)]:
         parts = value.items() if isinstance(value, dict) else [("", value)]
         for key, one in parts:
-            yield f"  {field}{f' {key}' if key else ''}: {_plan_json(one)}"
+            yield f"  {field}{f' {key}' if key else ''}: {_format_shortened_json(one)}"
 
 
 def _describe_cost(state: Workflow) -> str:
     """Return the expected cost of the plan: its budget weight, tasks and computing time."""
     stages = list(state.stages.values())
-    weight = sum(estimate(state, stage) for stage in stages)
-    tasks = sum(_count_tasks(stage) for stage in stages)
+    weight = sum(estimate_stage_cost(state, stage) for stage in stages)
+    tasks = sum(_count_listed_points(stage) for stage in stages)
     seconds = [stage.parameters.get("expected_seconds") for stage in stages]
     said = sum(one for one in seconds if isinstance(one, int | float))
     parts = [
-        f"{weight:g} where a session has a budget of {budget_of(state):g}",
+        f"{weight:g} where a session has a budget of {maximum_session_cost(state):g}",
         *([f"{tasks:,} tasks of sweeps"] if tasks else []),
         *([f"{said:g} s of computing, as its stages state"] if said else []),
     ]
     return ", ".join(parts)
 
 
-def _count_tasks(stage: Stage) -> int:
+def _count_listed_points(stage: Stage) -> int:
     """Return the number of points that the definition of a sweep lists.
 
     Return 0 if the points come from a file, from another stage or are not known yet.
@@ -88,7 +91,7 @@ def _count_tasks(stage: Stage) -> int:
         return 0  # an imported file may contain anything
 
 
-def _plan_json(value: Any) -> str:
+def _format_shortened_json(value: Any) -> str:
     """Return a value as JSON, shortened if it is long.
 
     The command `wfctl amend show --statement` prints the complete value.

@@ -10,15 +10,15 @@ from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
 from eventstore.chain import canonical_json, sha256_hex
-from lifecycle.state.run_files import find_files_of_jobs
+from lifecycle.state.run_files import find_data_files_from_jobs
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import PLAN, Amendment, Attempt, Stage, Workflow
 from lifecycle.sweeps.definition import count_range_numbers
 from lifecycle.words.scripts import MISSING
-from projections.words.text import name_approver, utc_seconds
+from projections.words.text import name_approver, truncate_utc_to_seconds
 
 
-class Item(NamedTuple):
+class AttentionItem(NamedTuple):
     """A fact about the workflow that needs attention, such as a file change or failure.
 
     ``kind``: log, root, amendment, unagreed, drift, verdict, judgement, stop, failure, stale,
@@ -119,7 +119,9 @@ def _find_unapproved_scripts(state: Workflow, attempt: Attempt) -> Iterator[tupl
     if not attempt.unapproved:
         return
     decisions = [one for one in state.amendments.values() if one.policy and one.mandate is None]
-    agreed = {item for one in decisions for item in one.scripts.items()} | find_files_of_jobs(state)
+    agreed = {
+        item for one in decisions for item in one.scripts.items()
+    } | find_data_files_from_jobs(state)
     began = not any((one.decided_at or "") <= attempt.started_at for one in decisions)
     when = "the workflow was created" if began else "the last approval"
     for path in attempt.unapproved:
@@ -137,7 +139,7 @@ def _edited_journals(stage: Stage) -> Iterator[str]:
             yield f"{path}, which records how tasks of {attempt.id} ended, was edited"
 
 
-def without_record(stage: Stage) -> list[str]:
+def list_unrecorded_results(stage: Stage) -> list[str]:
     """Return the paths of results that were not recorded when their job ended."""
     attempt = stage.source
     if attempt is None or attempt.ended_at is None or stage.reused is not None:
@@ -188,9 +190,9 @@ _POLICIES = {
 }
 
 
-def came_about(
+def list_origin_items(
     state: Workflow, times: Mapping[str, float], gone: Mapping[str, Sequence[str]]
-) -> Iterator[Item]:
+) -> Iterator[AttentionItem]:
     """Yield an item for each unusual fact about the results of a completed stage.
 
     ``times`` maps results that were not recorded at the end of their job to their modification
@@ -198,19 +200,19 @@ def came_about(
     """
     if state.plan is None and state.consent != "trust":  # the policy `trust` states this itself
         text = "nobody approved the script, because nobody was asked when the workflow was created"
-        yield Item("unagreed", PLAN, text, person=False)
+        yield AttentionItem("unagreed", PLAN, text, person=False)
     for stage in state.stages.values():
         if stage.status is not Status.COMPLETED:
             continue
         yield from _list_kept_tasks(stage)
-        yield from _decided_results(stage)
+        yield from _list_adopted_result_items(stage)
         if stage.source is None:
             yield _taken_over(stage, gone.get(stage.id))
         else:
             yield from _list_computation_items(state, stage, stage.source, times)
 
 
-def _taken_over(stage: Stage, gone: Sequence[str] | None) -> Item:
+def _taken_over(stage: Stage, gone: Sequence[str] | None) -> AttentionItem:
     text = "completed by an imported record; nothing verified it"
     if gone:
         text = (
@@ -222,7 +224,7 @@ def _taken_over(stage: Stage, gone: Sequence[str] | None) -> Item:
 
 def _list_computation_items(
     state: Workflow, stage: Stage, source: Attempt, times: Mapping[str, float]
-) -> Iterator[Item]:
+) -> Iterator[AttentionItem]:
     """Yield an item for each difference between a computation and its record in the log."""
     yield from (
         _build_item("rewritten", stage, text) for text in find_rewritten_results(stage, times)
@@ -235,33 +237,35 @@ def _list_computation_items(
     yield from _list_shadowing_files(stage, source)
     yield from _describe_changed_checks(state, stage, source)
     for failed in _failed_before(stage):
-        yield from _list_changes_since(state, stage, failed, source)
-    yield from _of_surroundings(stage, source, state.agreed)
+        yield from _list_unapproved_changes_since(state, stage, failed, source)
+    yield from _list_environment_items(stage, source, state.agreed)
 
 
-def _decided_results(stage: Stage) -> Iterator[Item]:
+def _list_adopted_result_items(stage: Stage) -> Iterator[AttentionItem]:
     """Yield an item for each result that was changed and accepted, or recorded as deleted."""
     for one in stage.adopted:
         how = describe_agreement(one["policy"], approver_of(one))
         text = f"{', '.join(one['paths'])}: changed by hand and adopted, {how or _NOBODY}"
-        yield _build_item("adopted", stage, text)._replace(agreed=_describe_answer(one))
+        yield _build_item("adopted", stage, text)._replace(agreed=_describe_decision_approval(one))
     for one in stage.deleted:
         how = describe_agreement(one["policy"], approver_of(one))
         text = f"{describe_deleted(one)}, {how or _NOBODY}: {one['reason']}"
-        yield _build_item("deleted", stage, text)._replace(agreed=_describe_answer(one))
+        yield _build_item("deleted", stage, text)._replace(agreed=_describe_decision_approval(one))
 
 
 def describe_deleted(result: Mapping[str, Any]) -> str:
     """Return a message about when a result was recorded as deleted, and the digest it had."""
-    at, digest = utc_seconds(result["at"]), result["sha256"]
+    at, digest = truncate_utc_to_seconds(result["at"]), result["sha256"]
     return f"{result['path']}: recorded as deleted on {at}, SHA-256 {digest}"
 
 
-def _list_kept_tasks(stage: Stage) -> Iterator[Item]:
+def _list_kept_tasks(stage: Stage) -> Iterator[AttentionItem]:
     for one in stage.kept_tasks:
         how = describe_agreement(one["policy"], approver_of(one))
         text = _describe_kept(one, how)
-        yield _build_item("kept tasks", stage, text)._replace(agreed=_describe_answer(one))
+        yield _build_item("kept tasks", stage, text)._replace(
+            agreed=_describe_decision_approval(one)
+        )
 
 
 def describe_kept_tasks(stage: Stage) -> Iterator[str]:
@@ -275,17 +279,17 @@ def _describe_kept(one: Mapping[str, Any], how: str | None) -> str:
     return f"{kept}, {how or _NOBODY}"
 
 
-def decided_edits(edits: Iterable[Mapping[str, Any]]) -> Iterator[Item]:
+def list_edit_decision_items(edits: Iterable[Mapping[str, Any]]) -> Iterator[AttentionItem]:
     """Yield an item for each manual edit that a person accepted or discarded."""
     for one in edits:
         how = describe_agreement(one["policy"], approver_of(one)) or _NOBODY
         text = f"a manual edit was discarded, {how}"
         if one["how"] == "adopted":
             text = "the part of a manual edit that the rules allow was adopted"
-        yield Item("edit", one["file"], text, person=False)
+        yield AttentionItem("edit", one["file"], text, person=False)
 
 
-def is_taken_over(stage: Stage) -> bool:
+def is_imported_as_completed(stage: Stage) -> bool:
     """Return whether a stage was imported as completed, without any attempt in the log."""
     return stage.status is Status.COMPLETED and stage.source is None
 
@@ -325,15 +329,15 @@ def describe_agreement(policy: str | None, by: str | None) -> str | None:
     return None if by is None or policy not in _POLICIES else _POLICIES[policy].format(by=by)
 
 
-def _describe_answer(one: Mapping[str, Any]) -> str | None:
+def _describe_decision_approval(one: Mapping[str, Any]) -> str | None:
     """Return how a person approved, as text, or None if an agent decided.
 
     An agent can decide only under the consent policy ``trust``.
     """
-    return answer_of(one["policy"], approver_of(one))
+    return describe_approval_by_person(one["policy"], approver_of(one))
 
 
-def answer_of(policy: str | None, by: str | None) -> str | None:
+def describe_approval_by_person(policy: str | None, by: str | None) -> str | None:
     """Return how a person approved under a policy, as text, or None if nobody did."""
     is_agent = policy == "trust" and by is not None and by.startswith("agent:")
     return None if is_agent else describe_agreement(policy, by)
@@ -347,7 +351,9 @@ def _failed_before(stage: Stage) -> Iterator[Attempt]:
             yield attempt
 
 
-def _completed_before(stage: Stage, agreed: Mapping[str, Mapping[str, Any]]) -> Iterator[Attempt]:
+def _find_earlier_verified_attempts(
+    stage: Stage, agreed: Mapping[str, Mapping[str, Any]]
+) -> Iterator[Attempt]:
     """Yield the earlier attempts whose results were verified, newest first.
 
     Stop after the first attempt whose environment a person has accepted.
@@ -356,13 +362,13 @@ def _completed_before(stage: Stage, agreed: Mapping[str, Mapping[str, Any]]) -> 
     for attempt in reversed(list(earlier)):
         if attempt.results and not attempt.is_refuted:
             yield attempt
-            if describe_answer(agreed.get(_entry_of_environment(attempt))) is not None:
+            if describe_item_acceptance(agreed.get(_environment_entry_id(attempt))) is not None:
                 return
 
 
-def _list_changes_since(
+def _list_unapproved_changes_since(
     state: Workflow, stage: Stage, failed: Attempt, now: Attempt
-) -> Iterator[Item]:
+) -> Iterator[AttentionItem]:
     """Yield an item for each change since a failed attempt that no person approved.
 
     Changes of scripts, inputs, added files, modules and the environment are compared.
@@ -370,20 +376,20 @@ def _list_changes_since(
 
     for path in sorted(now.scripts.keys() | failed.scripts.keys()):
         old, new = failed.scripts.get(path), now.scripts.get(path)
-        if old != new and not _was_agreed_to(state, path, new, failed, now):
+        if old != new and not _is_file_version_approved(state, path, new, failed, now):
             yield _file_item("script", stage, now, path, new, _was_another(path, failed))
-    for path, new in _other_inputs(state, failed, now):
+    for path, new in _find_changed_inputs(state, failed, now):
         yield _file_item("input", stage, now, path, new, _was_another(path, failed))
-    yield from _added_files(state, stage, failed, now)
+    yield from _list_added_file_items(state, stage, failed, now)
     yield from _other_modules(state, stage, failed, now)
     for line in compare_environments(now.environment, failed.environment, failed.id):
         if line.startswith(_INTERPRETER):
             yield _environment_item("environment", stage, now, f"{line}, which failed")
 
 
-def _of_surroundings(
+def _list_environment_items(
     stage: Stage, now: Attempt, agreed: Mapping[str, Mapping[str, Any]]
-) -> Iterator[Item]:
+) -> Iterator[AttentionItem]:
     """Yield items for variables and programs that differ from those of earlier attempts.
 
     The current attempt is compared with failed and with completed attempts. If several completed
@@ -391,10 +397,10 @@ def _of_surroundings(
     """
     before = [(one, "failed") for one in _failed_before(stage)]
     named = set[tuple[str, ...]]()
-    completed = ((one, "was completed") for one in _completed_before(stage, agreed))
+    completed = ((one, "was completed") for one in _find_earlier_verified_attempts(stage, agreed))
     for one, how in itertools.chain(before, completed):
-        names = other_variables(now, one)
-        programs = other_programs(now, one)
+        names = find_changed_variables(now, one)
+        programs = find_changed_programs(now, one)
         key = (*names, "", *programs)
         if how != "failed" and key in named:
             continue
@@ -407,7 +413,7 @@ def _of_surroundings(
             yield _environment_item("program", stage, now, text)
 
 
-def other_programs(now: Attempt, before: Attempt) -> list[str]:
+def find_changed_programs(now: Attempt, before: Attempt) -> list[str]:
     """Return the paths of programs whose content differs from that in an earlier attempt.
 
     Programs are matched by their file names.
@@ -420,7 +426,7 @@ def other_programs(now: Attempt, before: Attempt) -> list[str]:
     return [one["path"] for one, known in names if known and one["sha256"] not in known]
 
 
-def other_variables(now: Attempt, before: Attempt) -> list[str]:
+def find_changed_variables(now: Attempt, before: Attempt) -> list[str]:
     """Return the names of the variables whose values differ between two attempts.
 
     Variables of the interpreter with known values are omitted, because `compare_environments`
@@ -436,7 +442,9 @@ def other_variables(now: Attempt, before: Attempt) -> list[str]:
     return sorted(differ - known)
 
 
-def _describe_changed_checks(state: Workflow, stage: Stage, now: Attempt) -> Iterator[Item]:
+def _describe_changed_checks(
+    state: Workflow, stage: Stage, now: Attempt
+) -> Iterator[AttentionItem]:
     """Yield an item for each file of the check that changed after the attempt started.
 
     Changes that a person approved are omitted.
@@ -444,7 +452,7 @@ def _describe_changed_checks(state: Workflow, stage: Stage, now: Attempt) -> Ite
     known = {**(now.beside or {}), **now.scripts}
     for path, sha256 in now.check_files.items():
         new = None if sha256 == MISSING else sha256
-        if not _was_agreed_to(state, path, new, now, None):
+        if not _is_file_version_approved(state, path, new, now, None):
             text = f"{path} changed between the start of {now.id} and its check"
             if new is None:
                 text = f"{path} existed at the start of {now.id} and was missing at its check"
@@ -454,7 +462,9 @@ def _describe_changed_checks(state: Workflow, stage: Stage, now: Attempt) -> Ite
             yield _file_item(kind, stage, now, path, new, text)
 
 
-def _added_files(state: Workflow, stage: Stage, failed: Attempt, now: Attempt) -> Iterator[Item]:
+def _list_added_file_items(
+    state: Workflow, stage: Stage, failed: Attempt, now: Attempt
+) -> Iterator[AttentionItem]:
     """Yield an item for each file in the stage's folder that only one attempt received.
 
     Files that the stage's definition names are omitted, because a person approved the definition.
@@ -471,23 +481,25 @@ def _added_files(state: Workflow, stage: Stage, failed: Attempt, now: Attempt) -
             yield _file_item("input", stage, now, path, sent.get(path), text)
 
 
-def _other_modules(state: Workflow, stage: Stage, failed: Attempt, now: Attempt) -> Iterator[Item]:
+def _other_modules(
+    state: Workflow, stage: Stage, failed: Attempt, now: Attempt
+) -> Iterator[AttentionItem]:
     if failed.beside is None or now.beside is None:
         return
-    here, there = _modules_of(now), _modules_of(failed)
+    here, there = _importable_modules(now), _importable_modules(failed)
     for path in sorted(here.keys() | there.keys()):
-        if not _was_agreed_to(state, path, here.get(path), failed, now):
+        if not _is_file_version_approved(state, path, here.get(path), failed, now):
             yield from _of_module(stage, path, now, failed)
 
 
-def _modules_of(attempt: Attempt) -> dict[str, str]:
+def _importable_modules(attempt: Attempt) -> dict[str, str]:
     """Return the modules that an attempt or its check could import, with digests."""
     known = {**(attempt.beside or {}), **attempt.check_files}
     return {path: one for path, one in known.items() if path not in attempt.scripts}
 
 
-def _of_module(stage: Stage, path: str, now: Attempt, failed: Attempt) -> Iterator[Item]:
-    new, old = _modules_of(now).get(path), _modules_of(failed).get(path)
+def _of_module(stage: Stage, path: str, now: Attempt, failed: Attempt) -> Iterator[AttentionItem]:
+    new, old = _importable_modules(now).get(path), _importable_modules(failed).get(path)
     if old is None:
         text = f"{path} {_LIES}, and did not exist in {failed.id}, which failed"
         yield _file_item("module", stage, now, path, new, text)
@@ -499,7 +511,7 @@ def _of_module(stage: Stage, path: str, now: Attempt, failed: Attempt) -> Iterat
         yield _file_item("module", stage, now, path, new, f"{path} is missing since {failed.id}")
 
 
-def _other_inputs(
+def _find_changed_inputs(
     state: Workflow, failed: Attempt, now: Attempt
 ) -> Iterator[tuple[str, str | None]]:
     """Yield the inputs that differed in the failed attempt, with their current digests.
@@ -519,7 +531,7 @@ def _was_another(path: str, failed: Attempt) -> str:
     return f"{path} has changed since {failed.id}, which failed"
 
 
-def _list_shadowing_files(stage: Stage, attempt: Attempt) -> Iterator[Item]:
+def _list_shadowing_files(stage: Stage, attempt: Attempt) -> Iterator[AttentionItem]:
     """Yield an item for each file that Python would import instead of its own modules.
 
     Files that Python imports automatically before any script are included.
@@ -536,7 +548,7 @@ def module_of(path: str) -> str:
     return file.parent.name if file.name == "__init__.py" else file.name.partition(".")[0]
 
 
-def _was_agreed_to(
+def _is_file_version_approved(
     state: Workflow, path: str, digest: str | None, earlier: Attempt, now: Attempt | None
 ) -> bool:
     """Return whether a person approved this file version since an attempt started.
@@ -553,54 +565,54 @@ def _was_agreed_to(
     )
 
 
-def _build_item(kind: str, stage: Stage, text: str) -> Item:
+def _build_item(kind: str, stage: Stage, text: str) -> AttentionItem:
     source = stage.source
     basis = [source.id, *(one["sha256"] for one in source.results)] if source is not None else []
-    entry = entry_of(kind, stage.id, text, basis)
-    return Item(kind, stage.id, text, stage.id, person=False, entry=entry)
+    entry = compute_entry_id(kind, stage.id, text, basis)
+    return AttentionItem(kind, stage.id, text, stage.id, person=False, entry=entry)
 
 
 def _file_item(
     kind: str, stage: Stage, attempt: Attempt, path: str, sha256: str | None, text: str
-) -> Item:
+) -> AttentionItem:
     """Return an item about a file that an attempt used."""
-    entry, own = entry_of_folder(attempt, path), entry_of_file(path, sha256)
-    return Item(kind, stage.id, text, stage.id, False, entry or own, file_entry=own)
+    entry, own = input_folder_entry_id(attempt, path), file_version_entry_id(path, sha256)
+    return AttentionItem(kind, stage.id, text, stage.id, False, entry or own, file_entry=own)
 
 
-def entry_of_folder(attempt: Attempt, path: str) -> str | None:
+def input_folder_entry_id(attempt: Attempt, path: str) -> str | None:
     """Return the id that all items on files in the same input folder of an attempt share.
 
     Return None if the file is not in an input folder.
     """
     folders = [one for one in attempt.inputs if path.startswith(f"{one['path']}/")]
     top = min(folders, key=lambda one: len(one["path"]), default=None)
-    return None if top is None else entry_of_file(top["path"], top["sha256"])
+    return None if top is None else file_version_entry_id(top["path"], top["sha256"])
 
 
-def _environment_item(kind: str, stage: Stage, now: Attempt, text: str) -> Item:
+def _environment_item(kind: str, stage: Stage, now: Attempt, text: str) -> AttentionItem:
     """Return an item about the environment of an attempt.
 
     All such items of an attempt have the same id, so that a person can accept them together.
     """
-    entry = _entry_of_environment(now)
-    return Item(kind, stage.id, text, stage.id, person=False, entry=entry)
+    entry = _environment_entry_id(now)
+    return AttentionItem(kind, stage.id, text, stage.id, person=False, entry=entry)
 
 
-def _entry_of_environment(attempt: Attempt) -> str:
+def _environment_entry_id(attempt: Attempt) -> str:
     """Return the id that all items about the environment of an attempt share."""
     variables = (attempt.environment or {}).get("sha256"), sorted(attempt.variables.items())
     programs = [(attempt.program or {}).get("sha256")]
     programs += [one["sha256"] for one in attempt.programs]
-    return entry_of("environment", "", "", [*variables, *programs])
+    return compute_entry_id("environment", "", "", [*variables, *programs])
 
 
-def entry_of_file(path: str, sha256: str | None) -> str:
+def file_version_entry_id(path: str, sha256: str | None) -> str:
     """Return the id that all audit items about this version of a file share."""
-    return entry_of("file", path, "", sha256)
+    return compute_entry_id("file", path, "", sha256)
 
 
-def entry_of(kind: str, subject: str, text: str, basis: object) -> str:
+def compute_entry_id(kind: str, subject: str, text: str, basis: object) -> str:
     """Return the id of an audit item, which a person uses to accept it.
 
     ``basis`` contains further data of the item as JSON values. A different text or basis results in
@@ -609,19 +621,23 @@ def entry_of(kind: str, subject: str, text: str, basis: object) -> str:
     return sha256_hex(canonical_json([kind, subject, text, basis]))[:_ENTRY]
 
 
-def with_answer(item: Item, agreed: Mapping[str, Mapping[str, Any]]) -> Item:
+def add_acceptance_to_item(
+    item: AttentionItem, agreed: Mapping[str, Mapping[str, Any]]
+) -> AttentionItem:
     """Return the item with the acceptance by a person added, if there is one."""
-    answers = (describe_answer(agreed.get(one or "")) for one in (item.entry, item.file_entry))
+    answers = (
+        describe_item_acceptance(agreed.get(one or "")) for one in (item.entry, item.file_entry)
+    )
     how = next((one for one in answers if one is not None), None)
     return item if how is None else item._replace(text=f"{item.text}; {how}", agreed=how)
 
 
-def describe_answer(answer: Mapping[str, Any] | None) -> str | None:
+def describe_item_acceptance(answer: Mapping[str, Any] | None) -> str | None:
     """Return a message about the person who accepted an audit item, and the reason.
 
     Return None if no person accepted it.
     """
-    how = _describe_answer(answer) if answer is not None else None
+    how = _describe_decision_approval(answer) if answer is not None else None
     return None if answer is None or how is None else f"agreed {how}: {answer['reason']}"
 
 
@@ -633,7 +649,7 @@ _FOLDER_LISTS = frozenset({"PATH", "PYTHONPATH", "LD_LIBRARY_PATH"})
 SET = "set"
 
 
-def variables_of(environment: Mapping[str, Any]) -> dict[str, str]:
+def list_recorded_variables(environment: Mapping[str, Any]) -> dict[str, str]:
     """Return the recorded environment variables, and the path of python3.
 
     If the log does not contain the value of a variable, its value is `SET`.
@@ -643,7 +659,7 @@ def variables_of(environment: Mapping[str, Any]) -> dict[str, str]:
     return {**found, "python3": python} if python else found
 
 
-def told_code(code: Mapping[str, Any]) -> str:
+def describe_code_version(code: Mapping[str, Any]) -> str:
     """Return the Git commit of an attempt's files, and the files with local changes."""
     commit, others = code["commit"], describe_uncommitted_files(code)
     return f"{commit}, but with local changes: {others}" if others else str(commit)
@@ -663,20 +679,20 @@ def compare_environments(
     """
     if now is None or before is None or now["sha256"] == before["sha256"]:
         return
-    here, there = variables_of(now), variables_of(before)
+    here, there = list_recorded_variables(now), list_recorded_variables(before)
     names = [
         name for name in sorted(here.keys() | there.keys()) if here.get(name) != there.get(name)
     ]
     for name in names:
         if name in _FOLDER_LISTS and name in here and name in there:
-            yield from _change_of_folders(name, here[name], there[name], attempt)
+            yield from _compare_folder_lists(name, here[name], there[name], attempt)
         else:
             yield _describe_change(name, here.get(name), there.get(name), attempt)
     if not names:
         yield f"a variable has another value than in {attempt}; the log does not record its name"
 
 
-def _change_of_folders(name: str, now: str, before: str, attempt: str) -> Iterator[str]:
+def _compare_folder_lists(name: str, now: str, before: str, attempt: str) -> Iterator[str]:
     """Yield a line with the differences between two lists of folders, such as PATH.
 
     Repeated folders are not a difference, but another order is.
@@ -710,7 +726,7 @@ def count_tasks_by_state(seen: Mapping[str, Any]) -> dict[str, int]:
     return found
 
 
-def line_of(counts: Mapping[str, int]) -> str:
+def format_task_progress(counts: Mapping[str, int]) -> str:
     """Return a progress bar with task counts: ``[#####.....] 50 of 100 done, 2 failed``.
 
     Counts that are zero are omitted.

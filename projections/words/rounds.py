@@ -6,18 +6,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from lifecycle.fold.rounds import better_direction, counting_rounds, points_before
+from lifecycle.fold.rounds import better_direction, list_loop_points, list_valid_rounds
 from lifecycle.state.loops import LoopState, Round
 from lifecycle.state.workflow import Attempt, Workflow
-from lifecycle.sweeps.definition import table_of
+from lifecycle.sweeps.definition import task_table_paths
 from lifecycle.words.rounds import LoopDefinition
-from projections.words.format_results import with_error
-from projections.words.mandates import range_told
+from projections.words.format_results import format_with_error
+from projections.words.mandates import describe_range
 from projections.words.text import name_approver, spell_unseen
 
 
 @dataclass(frozen=True, slots=True)
-class LoopTold:
+class LoopProgress:
     """An optimization loop: its definition and its current state.
 
     ``last`` is the value of its metric in the last round. ``best`` is the best value so far, or
@@ -60,25 +60,25 @@ class LoopTold:
         return ", ".join(parts)
 
 
-def loops_told(state: Workflow) -> list[LoopTold]:
+def list_loop_progress(state: Workflow) -> list[LoopProgress]:
     """Return all optimization loops of a workflow with their current state."""
-    return [loop_told(state, name) for name in state.loops]
+    return [get_loop_progress(state, name) for name in state.loops]
 
 
-def loop_told(state: Workflow, name: str) -> LoopTold:
+def get_loop_progress(state: Workflow, name: str) -> LoopProgress:
     """Return a loop with its current state. Raises KeyError for an unknown name."""
     loop, standing = state.loop(name), state.loops[name]
     best, last = _best_and_last(state, loop, standing) if loop.until else (None, None)
-    return LoopTold(loop, standing, best, last, len(points_before(state, loop, standing)))
+    return LoopProgress(loop, standing, best, last, len(list_loop_points(state, loop, standing)))
 
 
 def _best_and_last(
     state: Workflow, loop: LoopDefinition, standing: LoopState
 ) -> tuple[str | None, str | None]:
     until = loop.until[0]
-    counting = counting_rounds(state, standing)
+    counting = list_valid_rounds(state, standing)
     found = [one.numbers[until.metric] for one in counting if until.metric in one.numbers]
-    told = [f"{until.metric} = {number_told(one)}" for one in found]
+    told = [f"{until.metric} = {format_round_metric(one)}" for one in found]
     last = told[-1] if told else None
     better = until.better or better_direction(state, until.metric)
     if not better or not found:
@@ -87,10 +87,10 @@ def _best_and_last(
     return told[choose(range(len(found)), key=lambda n: float(found[n]["value"]))], last
 
 
-def number_told(number: dict[str, Any]) -> str:
+def format_round_metric(number: dict[str, Any]) -> str:
     """Return a metric of a round with its error and unit, such as ``4.31 ± 0.05 nm``."""
     unit = f" {number['unit']}" if number.get("unit") else ""
-    return f"{with_error(number['value'], number.get('error'))}{unit}"
+    return f"{format_with_error(number['value'], number.get('error'))}{unit}"
 
 
 def _round_told(one: Round) -> dict[str, Any]:
@@ -110,11 +110,11 @@ def points_of_round(state: Workflow, name: str, number: int) -> list[dict[str, A
     standing = state.loops[name]
     if number > 1:
         return standing.rounds[number - 1].points
-    every = points_before(state, state.loop(name), standing)
+    every = list_loop_points(state, state.loop(name), standing)
     return every[: len(every) - len(standing.added)]
 
 
-def attempts_of(state: Workflow, name: str, number: int) -> list[Attempt]:
+def attempts_of_round(state: Workflow, name: str, number: int) -> list[Attempt]:
     """Return the attempts of a loop's stages in one of its rounds."""
     stages = [state.stages[id_] for id_ in state.loops[name].stages]
     return [one for stage in stages for one in stage.attempts if one.round == number]
@@ -122,10 +122,12 @@ def attempts_of(state: Workflow, name: str, number: int) -> list[Attempt]:
 
 def round_rows(state: Workflow, name: str) -> list[RoundRow]:
     """Return a table row for each round of a loop: number, points, source and metrics."""
-    rows, counting = [], counting_rounds(state, state.loops[name])
+    rows, counting = [], list_valid_rounds(state, state.loops[name])
     for one in state.loops[name].rounds:
         count = f"{len(one.points)} points" if one.points else "the points of the map"
-        numbers = ", ".join(f"{key} = {number_told(found)}" for key, found in one.numbers.items())
+        numbers = ", ".join(
+            f"{key} = {format_round_metric(found)}" for key, found in one.numbers.items()
+        )
         numbers += "" if one in counting else ", by an earlier definition"
         by = one.source or one.by or ""
         rows.append((str(one.number), count, by, numbers or ("" if one.ended_at else "under way")))
@@ -148,7 +150,7 @@ def origin_told(found: dict[str, Any]) -> Iterator[str]:
 
 
 def _envelope_told(envelope: dict[str, Any]) -> Iterator[str]:
-    bounds = [f"{key} {range_told(one)}" for key, one in envelope["within"].items()]
+    bounds = [f"{key} {describe_range(one)}" for key, one in envelope["within"].items()]
     for key, of in (("each", "points a round"), ("at_most", "rounds"), ("tasks", "tasks")):
         bounds += [f"at most {envelope[key]} {of}"] if envelope[key] is not None else []
     hours = envelope["core_hours"]
@@ -174,21 +176,21 @@ def _agreed_told(agreed: dict[str, Any], since: str = "unchanged since") -> str:
     return f"{since}; {by}, {agreed['amendment']}"
 
 
-def asked_of(state: Workflow, name: str) -> dict[str, Any]:
+def collect_proposal_data(state: Workflow, name: str) -> dict[str, Any]:
     """Return the data that is needed to propose the next points of an optimization loop.
 
     Raises KeyError for an unknown loop.
     """
     loop, standing = state.loop(name), state.loops[name]
-    as_csv, as_json = table_of(loop.points)
-    counting = counting_rounds(state, standing)
+    as_csv, as_json = task_table_paths(loop.points)
+    counting = list_valid_rounds(state, standing)
     return {
-        **loop_told(state, name).to_dict(),
+        **get_loop_progress(state, name).to_dict(),
         "asks_for": standing.round.number + 1 if standing.is_due else None,
         "within": dict(loop.within),
         "each": loop.each,
         "table": as_csv,
         "table_json": as_json,
-        "points_so_far": points_before(state, loop, standing),
+        "points_so_far": list_loop_points(state, loop, standing),
         "rounds": [{**_round_told(one), "counts": one in counting} for one in standing.rounds],
     }

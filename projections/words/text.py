@@ -33,26 +33,26 @@ def spell_unseen(text: str) -> str:
     return _replace_unseen(text, lambda letter: letter.encode("unicode_escape").decode())
 
 
-def mark_unseen(text: str) -> str:
+def mark_invisible_characters(text: str) -> str:
     """Return ``text`` with a visible mark for each invisible character and line break."""
     return _replace_unseen(text, lambda _: _MARK)
 
 
-def mark_controls(text: str) -> str:
+def mark_control_characters(text: str) -> str:
     """Return ``text`` with a visible mark in place of each control character.
 
     Tabs and newlines stay. All output of wfctl passes through this function. Text for a person also
-    passes through `mark_unseen` or `spell_unseen`.
+    passes through `mark_invisible_characters` or `spell_unseen`.
     """
     return _STEERING.sub(_MARK, text.replace("\r\n", "\n"))
 
 
-def without_controls(document: str) -> str:
+def escape_json_controls(document: str) -> str:
     """Return an equivalent JSON document in which all control characters are escaped."""
     return _STEERING.sub(lambda found: _escape_letter(found[0]), document)
 
 
-def in_lines(text: str) -> str:
+def mark_invisible_in_each_line(text: str) -> str:
     """Return ``text`` with marks for invisible characters, and with tabs as spaces.
 
     Line breaks are kept.
@@ -60,12 +60,12 @@ def in_lines(text: str) -> str:
     if text.isprintable() and text.isascii():
         return text
     lines = text.replace("\r\n", "\n").replace("\t", "    ").split("\n")
-    return "\n".join(map(mark_unseen, lines))
+    return "\n".join(map(mark_invisible_characters, lines))
 
 
-def on_one_line(text: str) -> str:
+def collapse_whitespace(text: str) -> str:
     """Return ``text`` on one line. Each run of whitespace becomes one space."""
-    return mark_unseen(" ".join(text.split()))
+    return mark_invisible_characters(" ".join(text.split()))
 
 
 def clip_text(text: str, most: int) -> str:
@@ -74,7 +74,7 @@ def clip_text(text: str, most: int) -> str:
     return line if not most or len(line) <= most else f"{line[: most - 1]}…"
 
 
-def spelled_json(document: str) -> str:
+def escape_invisible_in_json(document: str) -> str:
     """Return an equivalent JSON document in which all characters are visible."""
     # Escape each line separately to keep the line breaks. All other invisible characters are inside
     # JSON strings, where escapes are allowed.
@@ -142,7 +142,7 @@ _UNITS = (
 )
 
 
-def waiting_told(attempt: Attempt | None) -> str:
+def describe_waiting_reason(attempt: Attempt | None) -> str:
     """Return the reason why a running attempt does not continue, and the time since then.
 
     Return an empty string if the attempt has ended or continues normally.
@@ -151,10 +151,12 @@ def waiting_told(attempt: Attempt | None) -> str:
         return ""
     if attempt.waiting is None:
         return attempt.obstacle or ""
-    return f"{attempt.waiting['reason']} (since {utc_seconds(attempt.waiting['since'])})"
+    return (
+        f"{attempt.waiting['reason']} (since {truncate_utc_to_seconds(attempt.waiting['since'])})"
+    )
 
 
-def utc_seconds(moment: str | None) -> str | None:
+def truncate_utc_to_seconds(moment: str | None) -> str | None:
     """Return a UTC time of the log without fractions of a second.
 
     Other strings stay unchanged.
@@ -164,7 +166,7 @@ def utc_seconds(moment: str | None) -> str | None:
     return moment[:19] + "Z"
 
 
-def local_seconds(moment: str, offset: str) -> str:
+def convert_utc_to_local_seconds(moment: str, offset: str) -> str:
     """Return a UTC time of the log in another time zone, without fractions of a second.
 
     ``offset`` has the form ``+02:00``, and the result the form ``…T02:00:00+02:00``.
@@ -223,24 +225,24 @@ def round_span(span: float) -> float | None:
 _BYTES = (("B", 1024), ("kB", 1024), ("MB", 1024), ("GB", 1024), ("TB", 1 << 62))
 
 
-def told_used(resources: Mapping[str, float]) -> str:
+def describe_used_resources(resources: Mapping[str, float]) -> str:
     """Return a message about used resources: ``1.9 s of processors, at most 305 MB of memory``."""
     told = []
     if "cpu_seconds" in resources:
-        told.append(f"{told_seconds(resources['cpu_seconds'])} of processors")
+        told.append(f"{format_seconds_or_hours(resources['cpu_seconds'])} of processors")
     if "peak_memory_bytes" in resources:
-        told.append(f"at most {told_bytes(resources['peak_memory_bytes'])} of memory")
+        told.append(f"at most {format_byte_count(resources['peak_memory_bytes'])} of memory")
     if resources.get("written_bytes"):
-        told.append(f"{told_bytes(resources['written_bytes'])} written")
+        told.append(f"{format_byte_count(resources['written_bytes'])} written")
     return ", ".join(told)
 
 
-def told_seconds(span: float) -> str:
+def format_seconds_or_hours(span: float) -> str:
     """Return a duration as text in seconds, or in hours if it is longer than two hours."""
     return f"{span:.1f} s" if span < 7200 else f"{span / 3600:.1f} h"
 
 
-def told_bytes(count: float) -> str:
+def format_byte_count(count: float) -> str:
     """Return a number of bytes as text, in the largest suitable unit."""
     for unit, times in _BYTES:
         if count < times:
@@ -249,7 +251,7 @@ def told_bytes(count: float) -> str:
     return f"{count:.0f}"
 
 
-def told_span(span: float) -> str:
+def format_two_unit_duration(span: float) -> str:
     """Return a duration in one or two units: ``4 s``, ``3 min 20 s``, ``5 h 12 min``."""
     whole = round(span)
     if whole < 60:
@@ -276,7 +278,7 @@ def format_duration(start: str | None, end: str | None) -> str:
     return " ".join(parts[:2])
 
 
-def parse_epoch(moment: str | None) -> float | None:
+def parse_time_to_epoch(moment: str | None) -> float | None:
     """Return a time in seconds since the epoch, or None if the string is not a time."""
     try:
         return datetime.fromisoformat(moment or "").timestamp()

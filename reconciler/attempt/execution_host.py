@@ -24,7 +24,7 @@ from reconciler.attempt.paths import AttemptPaths
 from reconciler.errors import DamagedAttempt, UnusableSubmission
 from service.root.atomic_files import open_replacement
 from service.root.folder_entries import is_file
-from service.root.paths_within_root import resolve_words
+from service.root.paths_within_root import join_normalized_path
 
 #: Batch types that a machine in a submission may name. wfctl passes the type to DPDispatcher
 #: unchanged.
@@ -158,7 +158,7 @@ def find_machine_file(machine: Mapping[str, Any], folder: Path) -> Path | None:
     A relative path is resolved against ``folder``. Returns None if the description refers to no
     file.
     """
-    return resolve_words(folder, str(machine["$ref"])) if "$ref" in machine else None
+    return join_normalized_path(folder, str(machine["$ref"])) if "$ref" in machine else None
 
 
 #: Variables of the shell itself and of wfctl. They belong to one wfctl call and are not passed to a

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from eventstore.private_files import make_folder
+from eventstore.private_files import create_private_folder
 from reconciler.attempt.paths import (
     ATTEMPTS,
     DONE,
@@ -99,7 +99,7 @@ def make_folders(attempt: AttemptPaths, *below: Path) -> None:
     """
     attempt.stage_folder.mkdir(parents=True, exist_ok=True)
     for folder in (attempt.folder.parent, attempt.folder, *below):
-        make_folder(folder, attempt.root / MARKER)
+        create_private_folder(folder, attempt.root / MARKER)
 
 
 def move_stale_files_aside(

@@ -10,15 +10,25 @@ from typing import TYPE_CHECKING
 
 from lifecycle.payload import models as p
 from lifecycle.state.basis import has_outdated_tasks
-from lifecycle.state.session_budget import budget_of
+from lifecycle.state.session_budget import maximum_session_cost
 from lifecycle.state.status import ACTIVE, FINISHED, Status
 from lifecycle.state.workflow import Workflow
-from projections.screens.next_actions import GO_ON, Surroundings, is_due, next_actions, session_bar
-from projections.words.account import list_items
+from projections.screens.next_actions import (
+    GO_ON,
+    Surroundings,
+    find_session_obstacle,
+    is_ready_to_start,
+    next_actions,
+)
+from projections.words.account import list_attention_items
 from projections.words.amendments import summarise_changes
-from projections.words.format_results import list_answers
+from projections.words.format_results import list_named_results
 from projections.words.mandates import list_mandates
-from projections.words.result_origin import Item, count_tasks_by_state, line_of
+from projections.words.result_origin import (
+    AttentionItem,
+    count_tasks_by_state,
+    format_task_progress,
+)
 from projections.words.text import NextAction
 from reconciler.briefing.briefing import BriefCriteria, Briefing, BriefItem, BriefVerdict, Repair
 from reconciler.files.freshness import (
@@ -98,7 +108,11 @@ def briefing_of(
     whose preparation was interrupted. ``history`` contains the last action and the events after it.
     ``around`` contains facts that are not in the log.
     """
-    items, session, stages = list_items(state, around.seen), state.session, state.stages.values()
+    items, session, stages = (
+        list_attention_items(state, around.seen),
+        state.session,
+        state.stages.values(),
+    )
     found, denied, repaired = list[BriefVerdict](), list[BriefItem](), list[Repair]()
     if findings:
         from reconciler.briefing import format_findings
@@ -121,7 +135,7 @@ def briefing_of(
             "number": session.count,
             "started_at": session.id,
             "cost": session.cost,
-            "budget": budget_of(state),
+            "budget": maximum_session_cost(state),
             "exit_reason": session.exit_reason,
             "open": session.is_open,
         },
@@ -137,7 +151,7 @@ def briefing_of(
         waiting=tuple(BriefItem(one.kind, (one.subject,), one.text) for one in waits),
         actions=tuple(_find_next_actions(state, around)),
         judged=tuple(_list_criteria(state)),
-        results=tuple(str(one) for one in list_answers(state, around.seen) if one.number),
+        results=tuple(str(one) for one in list_named_results(state, around.seen) if one.number),
         mandates=tuple(map(str, list_mandates(state))),
         loops=tuple(_describe_loops(state)),
         decided=_describe_last_decision(state),
@@ -146,12 +160,12 @@ def briefing_of(
 
 def _describe_loops(state: Workflow) -> Iterator[str]:
     if state.loops:
-        from projections.words.rounds import loops_told  # imported only if a loop exists
+        from projections.words.rounds import list_loop_progress  # imported only if a loop exists
 
-        yield from map(str, loops_told(state))
+        yield from map(str, list_loop_progress(state))
 
 
-def _is_file_mismatch(one: Item) -> bool:
+def _is_file_mismatch(one: AttentionItem) -> bool:
     """Return whether an item concerns a file that no longer matches the log.
 
     Such a file is a result, or an input of a stage that used it. A manual edit of a generated file
@@ -167,13 +181,19 @@ def _list_criteria(state: Workflow) -> Iterator[BriefCriteria]:
     """
     unfinished = [stage for stage in state.stages.values() if stage.status not in FINISHED]
     current = [
-        one for one in unfinished if one.status in (*ACTIVE, Status.FAILED) or is_due(state, one)
+        one
+        for one in unfinished
+        if one.status in (*ACTIVE, Status.FAILED) or is_ready_to_start(state, one)
     ]
     later = [one for one in unfinished if one not in current]
     for stage in [*current, *later[: max(0, _MAX_STAGES - len(current))]]:
         seen = next((one.tasks for one in reversed(stage.attempts) if one.tasks), None)
         is_current = seen is not None and not has_outdated_tasks(state, stage)
-        tasks = line_of(count_tasks_by_state(seen)) if seen is not None and is_current else ""
+        tasks = (
+            format_task_progress(count_tasks_by_state(seen))
+            if seen is not None and is_current
+            else ""
+        )
         if stage.success_criteria or tasks:
             yield BriefCriteria(stage.id, stage.success_criteria or "", tasks)
 
@@ -251,7 +271,7 @@ def _find_next_actions(state: Workflow, around: Surroundings) -> list[NextAction
     """
     known = next_actions(state, around)
     open_ = [action for action in known if not (action.needs or action.person)]
-    held = around.driven or around.paused or session_bar(state, around) is not None
+    held = around.driven or around.paused or find_session_obstacle(state, around) is not None
     if state.workflow_status == "completed" or held or not open_:
         return known
     others = [action for action in known if action.command != GO_ON]

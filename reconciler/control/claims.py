@@ -12,7 +12,7 @@ from lifecycle.sweeps.definition import is_sweep
 from reconciler.context import JobContext
 from reconciler.control.judge_attempts import inspect_attempt, newest_attempt
 from reconciler.verdict.table import Action
-from wording import Worded
+from wording import TemplatedError
 
 if TYPE_CHECKING:
     from lifecycle.payload.models import Payload
@@ -24,7 +24,7 @@ _ALIVE = frozenset({Action.WAIT, Action.ATTACH})
 _NOT_COMPUTED = _ALIVE | {Action.LAUNCH, Action.FAILED, Action.LOST}
 
 
-class ClaimDenied(Worded, Refused):
+class ClaimDenied(TemplatedError, Refused):
     """The evidence contradicts the claim that an attempt has ended or succeeded."""
 
     code = "claim_denied"

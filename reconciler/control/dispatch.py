@@ -15,8 +15,8 @@ from typing import Any
 from lifecycle.errors import NeedsConsent, Refused
 from lifecycle.payload import models as p
 from lifecycle.rules.stages import require_agreed_plan
-from lifecycle.state.conditions import needed_by
-from lifecycle.state.run_files import commands_of
+from lifecycle.state.conditions import list_needed_files
+from lifecycle.state.run_files import map_commands_to_folders
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import is_sweep
 from reconciler.attempt import execution_host
@@ -53,18 +53,18 @@ from reconciler.submission.build import (
 from reconciler.submission.compare_submission import check_submission_unchanged
 from reconciler.submission.transferred_files import list_read_results
 from reconciler.sweep.stage_tasks import get_stage_tasks
-from service.consent.scripts import agreed_scripts, find_importable_modules
+from service.consent.scripts import find_importable_modules, find_scripts_to_approve
 from service.root.paths_within_root import OutsideRoot, resolve_below
-from service.writing.amendments import check_edits
+from service.writing.amendments import check_no_undecided_edits
 from service.writing.stream_writer import WriteOptions
 from service.writing.workflow_service import Outcome
-from wording import Worded
+from wording import TemplatedError
 
 #: Seconds to wait after a launch until the ids of the submitted jobs are known.
 _FACTS_TIMEOUT = 20.0
 
 
-class NoDiagnosticRun(Worded, Refused):
+class NoDiagnosticRun(TemplatedError, Refused):
     """A diagnostic run was requested for a sweep, which has none.
 
     The output of each task of a sweep is already kept.
@@ -116,7 +116,7 @@ def dispatch_stage(
         check_upstream_results(jobs.root, state, stage)
         _check_preparation(jobs, state, stage, diagnostic)
         return outcome
-    check_edits(jobs.service, id_)
+    check_no_undecided_edits(jobs.service, id_)
     stop_marked_attempts(jobs)
     with jobs.sole(id_):
         return _start_next_attempt(jobs, id_, mode, options, diagnostic)
@@ -219,7 +219,7 @@ def _build_provisional_start(
     attempt = plan_next_attempt(jobs, state, stage, diagnostic)
     # A mandate (permission given in advance) is valid only for the agreed scripts, so the rules
     # need their digests.
-    scripts = agreed_scripts(jobs.root, state, stage) if state.mandates_for(stage) else {}
+    scripts = find_scripts_to_approve(jobs.root, state, stage) if state.mandates_for(stage) else {}
     known: dict[str, Any] = {"diagnostic": diagnostic, "scripts": scripts}
     return build_start_command(attempt, mode, submission_sha256="0" * 64, **known)
 
@@ -241,7 +241,7 @@ def prepare_attempt(
     missing or empty.
     """
     check_plan_and_scripts_approved(jobs, state, stage.id)
-    needed = needed_by(state, stage)
+    needed = list_needed_files(state, stage)
     inputs = digest_stage_inputs(jobs.root, needed)
     given = get_stage_submission(jobs.root, state, stage)
     carried = None if diagnostic else carried_files.find_files_to_carry(jobs, stage)
@@ -288,7 +288,7 @@ def prepare_attempt(
 
 def _find_programs(attempt: AttemptPaths, stage: Stage) -> dict[str, Any]:
     """Return the programs that the commands of a stage start, the main program separately."""
-    first, *texts = (stage.parameters.get(name) for name in commands_of(stage))
+    first, *texts = (stage.parameters.get(name) for name in map_commands_to_folders(stage))
     own = execution_host.find_programs_of(attempt, [first], os.environ)
     found = execution_host.find_programs_of(attempt, [first, *texts], os.environ)
     program = own[0] if own else None
@@ -298,7 +298,7 @@ def _find_programs(attempt: AttemptPaths, stage: Stage) -> dict[str, Any]:
 def _check_preparation(jobs: JobContext, state: Workflow, stage: Stage, diagnostic: bool) -> None:
     """Raise the errors that preparing an attempt would raise, without writing anything."""
     check_plan_and_scripts_approved(jobs, state, stage.id)
-    digest_stage_inputs(jobs.root, needed_by(state, stage))
+    digest_stage_inputs(jobs.root, list_needed_files(state, stage))
     get_stage_tasks(jobs.root, state, stage).check_points()
     given = get_stage_submission(jobs.root, state, stage, anew=stage.regenerate)
     attempt = plan_next_attempt(jobs, state, stage, diagnostic)

@@ -13,8 +13,8 @@ from pathlib import Path, PurePosixPath
 from typing import BinaryIO, NamedTuple
 
 from lifecycle.state.workflow import Stage, Workflow
-from lifecycle.words.rounds import folder_of
-from projections.words.text import waiting_told
+from lifecycle.words.rounds import stage_folder_of_round
+from projections.words.text import describe_waiting_reason
 from reconciler.attempt import execution_host as machine
 from reconciler.attempt import paths as genuine
 from reconciler.attempt.paths import ATTEMPTS, ERROR_LOG, LAUNCH_RECORD, OUTPUT_LOG, AttemptPaths
@@ -152,7 +152,11 @@ def _find_round_folder(stage: Stage, id_: str, home: Path) -> Path | None:
     """
     number = next((one.round for one in stage.attempts if one.id == id_), 0)
     last = [one.id for one in stage.attempts if one.round == number][-1:]
-    return home / Path(folder_of(stage.id, number)).name if number and last == [id_] else None
+    return (
+        home / Path(stage_folder_of_round(stage.id, number)).name
+        if number and last == [id_]
+        else None
+    )
 
 
 def _find_output_paths(attempt: AttemptPaths, *, err: bool) -> list[str]:
@@ -268,7 +272,12 @@ class Progress:
         # The status of a stage whose launch is recorded can still be `preparing` if a caller waits
         # for it.
         status = "running" if stage.attempts[-1].launched_at else stage.status.value
-        told = [f"{stage.id} {status}, {elapsed}", waiting_told(stage.attempts[-1]), place, words]
+        told = [
+            f"{stage.id} {status}, {elapsed}",
+            describe_waiting_reason(stage.attempts[-1]),
+            place,
+            words,
+        ]
         return ": ".join(filter(None, told))
 
     def _describe_queue_position(self, state: Workflow, stage: Stage) -> str:

@@ -17,12 +17,12 @@ from typing import Any
 from eventstore.private_files import NotRegular
 from lifecycle.errors import LifecycleError, Refused
 from lifecycle.payload import models as p
-from lifecycle.rules.stages import can_recover
-from lifecycle.state.conditions import needed_by
+from lifecycle.rules.stages import can_replace_lost_attempt
+from lifecycle.state.conditions import list_needed_files
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import is_sweep
-from projections.words.text import parse_epoch
+from projections.words.text import parse_time_to_epoch
 from reconciler.attempt import execution_host as machine
 from reconciler.attempt.markers import MarkerState
 from reconciler.attempt.observations import ObservedJob
@@ -65,10 +65,10 @@ from reconciler.verdict.table import (
 )
 from service.root.atomic_files import utc_text
 from service.root.folder_entries import is_folder, stat_of
-from service.root.root import original_of, was_here
+from service.root.root import describe_copy_source, has_former_place
 from service.writing.stream_writer import WriteOptions
 from service.writing.workflow_service import Outcome
-from wording import Worded
+from wording import TemplatedError
 
 #: Maximum number of monitors that end for the same reason. After that, no further monitor is
 #: started.
@@ -210,7 +210,7 @@ def _judge_attempt(
     evidence = replace(
         evidence,
         looked_twice=again,
-        last_chance=not can_recover(stage),
+        last_chance=not can_replace_lost_attempt(stage),
         in_vain=recorded.relaunches_alike >= MAX_EQUAL_RELAUNCHES,
         verifiable=bool(stage.parameters.get("verify")),
     )
@@ -226,9 +226,9 @@ def _judge_attempt(
     if found.is_folder_refused and query_machine.has_other_remote_root(attempt):
         evidence = replace(evidence, moved=True)
         found = derive_verdict(evidence)
-    if found.is_elsewhere and was_here(jobs.service.root, recorded.root, recorded.host):
+    if found.is_elsewhere and has_former_place(jobs.service.root, recorded.root, recorded.host):
         evidence, found = verdict_after_move(evidence)
-    elif found.is_elsewhere and (original := original_of(jobs.service.root)) is not None:
+    elif found.is_elsewhere and (original := describe_copy_source(jobs.service.root)) is not None:
         why = (
             f"the attempt belongs to {original}; this root is a copy of that folder and does "
             "not touch the attempt. To compute the stage here too, run `wfctl stage fail "
@@ -262,7 +262,9 @@ def _describe_steps(stage: Stage, evidence: Evidence, found: Verdict) -> Iterato
         Action.LAUNCH: "launch the attempt",
         Action.SUCCEEDED: "record that the attempt was computed",
         Action.FAILED: "record that the attempt failed",
-        Action.LOST: again if can_recover(stage) else "record that the attempt failed: lost twice",
+        Action.LOST: again
+        if can_replace_lost_attempt(stage)
+        else "record that the attempt failed: lost twice",
         Action.UNKNOWN: "change nothing and check again later",
     }
     if is_launch_unrecorded(stage, evidence, found):
@@ -285,7 +287,7 @@ def is_launch_unrecorded(stage: Stage, evidence: Evidence, found: Verdict) -> bo
     return was_launched and not (recorded.launched_at is not None and has_ids)
 
 
-class UnloggedAttemptRunning(Worded, Refused):
+class UnloggedAttemptRunning(TemplatedError, Refused):
     """An attempt that is not in the log runs, or may run, in the folder of the stage."""
 
     code = "stranger_at_work"
@@ -435,7 +437,7 @@ def _has_usable_result(
     must be kept.
     """
     newest, began = stage.attempt, read_launch_time(one) or 0
-    earlier = parse_epoch(newest.started_at) if newest is not None else None
+    earlier = parse_time_to_epoch(newest.started_at) if newest is not None else None
     if stage.keep_as is not None or (earlier is not None and began < earlier * _SECOND):
         return False
     if not found.is_uncollected:
@@ -464,10 +466,10 @@ def _is_newer_than_log_and_inputs(
 ) -> bool:
     """Return whether an attempt is newer than the log and the inputs of its stage."""
     began = read_launch_time(one)
-    since = parse_epoch(state.created)
+    since = parse_time_to_epoch(state.created)
     if since is None or not began or began < since * _SECOND:
         return False
-    there = (identify_file(jobs.root / path) for path in needed_by(state, stage))
+    there = (identify_file(jobs.root / path) for path in list_needed_files(state, stage))
     return all(found is None or found[2] <= began for found in there)
 
 

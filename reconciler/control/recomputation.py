@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lifecycle.errors import Refused
-from lifecycle.state.basis import cores
+from lifecycle.state.basis import cores_per_task
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.words.mandates import format_count
-from projections.words.text import told_span
+from projections.words.text import format_two_unit_duration
 from reconciler.context import JobContext
 from reconciler.errors import ReconcilerError
 from reconciler.sweep.stage_tasks import get_stage_tasks
@@ -53,7 +53,7 @@ class Recomputation:
         """
         spent = self.seconds * tasks
         hours = format_count(round(spent * self.cores / 3600, 2), "core hour")
-        return f"about {told_span(spent)} of computing, {hours}"
+        return f"about {format_two_unit_duration(spent)} of computing, {hours}"
 
 
 def warn_of_recomputation(jobs: JobContext, state: Workflow, stage: Stage) -> None:
@@ -99,5 +99,5 @@ def find_recomputation(root: Path, state: Workflow, stage: Stage) -> Recomputati
         len(finished),
         len(tasks),
         spent / len(finished),
-        cores(state, stage),
+        cores_per_task(state, stage),
     )

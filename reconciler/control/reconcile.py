@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from lifecycle.errors import LifecycleError, NeedsConsent, Refused
 from lifecycle.payload import models as p
-from lifecycle.rules.stages import can_recover
+from lifecycle.rules.stages import can_replace_lost_attempt
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import is_sweep
 from lifecycle.words.waiting import can_never_start
@@ -152,7 +152,7 @@ def _starts_process(stage: Stage, finding: AttemptFinding) -> bool:
     action = finding.verdict.action
     return (
         action in (Action.ATTACH, Action.LAUNCH)
-        or (action is Action.LOST and can_recover(stage))
+        or (action is Action.LOST and can_replace_lost_attempt(stage))
         or finding.verdict.is_derived_from_tasks
     )
 
@@ -202,7 +202,9 @@ def _postpone_forbidden_start(
     The changed finding contains the reason, and the reason is printed as a warning.
     """
     action = now.verdict.action
-    if action is not Action.LAUNCH and not (action is Action.LOST and can_recover(stage)):
+    if action is not Action.LAUNCH and not (
+        action is Action.LOST and can_replace_lost_attempt(stage)
+    ):
         return now
     try:
         check_files_before_start(jobs, state, stage, again=True)
@@ -241,7 +243,7 @@ def _carry_out(jobs: JobContext, state: Workflow, stage: Stage, finding: Attempt
     if found.action is Action.ATTACH:
         record_orphaned_jobs(attempt, finding.evidence)
     jobs.record_each(*_build_commands(jobs, state, finding))
-    if found.action is Action.LOST and can_recover(stage):
+    if found.action is Action.LOST and can_replace_lost_attempt(stage):
         _replace_lost_attempt(jobs, state, stage)
     if found.action not in (Action.ATTACH, Action.LAUNCH):
         return
@@ -310,7 +312,7 @@ def _build_commands(
     if action in (Action.SUCCEEDED, Action.FAILED, Action.LOST):
         # Do not download leftover files if the next attempt of the stage would immediately move
         # them aside, or if the run was only a diagnostic one.
-        stays = (action is Action.LOST and can_recover(stage)) or recorded.diagnostic
+        stays = (action is Action.LOST and can_replace_lost_attempt(stage)) or recorded.diagnostic
         # Leftover files are recorded before the end of the attempt, because they may become outputs
         # of the ended attempt.
         news += collect_leftovers(state, stage, attempt, bring=not stays)
@@ -382,7 +384,7 @@ def _build_end(
         if recorded.taken_over and evidence.exit_marker.seen is MarkerState.OWN:
             code = code or evidence.exit_marker.code
         yield failed(*more).model_copy(update={"exit_code": code, "resources": used})
-    elif found.action is Action.LOST and not can_recover(stage):
+    elif found.action is Action.LOST and not can_replace_lost_attempt(stage):
         yield failed(f"the attempt was lost twice; the last time: {found.reason}")
 
 

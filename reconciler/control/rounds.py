@@ -14,7 +14,7 @@ from typing import Any
 from eventstore.private_files import read_regular
 from lifecycle.payload import models as p
 from lifecycle.state.workflow import Stage, Workflow
-from lifecycle.words.rounds import LoopDefinition, folder_of
+from lifecycle.words.rounds import LoopDefinition, stage_folder_of_round
 from reconciler.context import JobContext
 from reconciler.errors import ReconcilerError
 from service.root.atomic_files import sync_folder
@@ -46,7 +46,7 @@ def archive_previous_round(root: Path, state: Workflow, stage: Stage, left: Iter
         or not 0 < before < state.loops[name].round.number
     ):
         return
-    folder = root / folder_of(stage.id, before)
+    folder = root / stage_folder_of_round(stage.id, before)
     for path in dict.fromkeys([*left, f"{stage.id}/log", f"{stage.id}/err"]):
         own = path.removeprefix(f"{stage.id}/")
         if own == path or not os.path.lexists(root / path):
@@ -68,7 +68,7 @@ def is_round_due(state: Workflow, name: str) -> bool:
     decision. A loop whose points come from a person or an agent never starts a round automatically.
     """
     due = state.loops[name].is_due and not state.pending_amendments
-    return due and not state.loop(name).asks_somebody
+    return due and not state.loop(name).has_external_proposer
 
 
 def begin_proposed_round(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from lifecycle.errors import Refused
 from lifecycle.payload import models as p
-from lifecycle.state.conditions import is_refuted
+from lifecycle.state.conditions import has_failed_result_check
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Attempt as Recorded
 from lifecycle.state.workflow import Stage, Workflow
@@ -31,10 +31,10 @@ from reconciler.host.program import is_lock_held
 from reconciler.records import traces
 from reconciler.sweep.stage_tasks import get_stage_tasks
 from reconciler.verdict.diagnosis import Diagnosis, diagnose
-from service.root.root import was_here
+from service.root.root import has_former_place
 from service.writing.stream_writer import WriteOptions
 from service.writing.workflow_service import Outcome
-from wording import Worded
+from wording import TemplatedError
 
 if TYPE_CHECKING:
     from lifecycle.payload.models import Payload
@@ -83,8 +83,10 @@ def diagnose_newest_attempt(
     for data in [one for one in failed if one["stage"] == stage.id][-1:]:
         if any(not check["passed"] for check in data["checks"]):
             said = {name: data[name] for name in ("category", "because", "output")}
-            return replace(found, **said, has_output=True, failed_check=is_refuted(stage))
-    return replace(found, failed_check=is_refuted(stage))
+            return replace(
+                found, **said, has_output=True, failed_check=has_failed_result_check(stage)
+            )
+    return replace(found, failed_check=has_failed_result_check(stage))
 
 
 #: Seconds to wait until killed processes have ended.
@@ -167,7 +169,7 @@ def _kill_until_none_left(find: Callable[[], Sequence[Process | FolderProcess]])
     return StopResult(tuple(ended), tuple(f"process {one.pid}" for one in left))
 
 
-class NotStopped(Worded, Refused):
+class NotStopped(TemplatedError, Refused):
     """The log states that an attempt has ended, but its processes may still be running."""
 
     code = "not_stopped"
@@ -242,7 +244,7 @@ def stop_attempt_before_rerun(jobs: JobContext, stage: Stage) -> None:
     # If the end of the job was observed, a failure to stop leftover processes is only a warning. A
     # scheduler ends all processes of a job itself, so its jobs need no stop.
     attempt = jobs.attempt(jobs.service.state(), stage, newest.id)
-    unseen = newest.is_to_stop or newest.may_run_on or newest.taken_over
+    unseen = newest.is_to_stop or newest.can_have_running_jobs or newest.taken_over
     if unseen or not machine.load_execution_host(attempt).has_scheduler:
         with nullcontext() if unseen else _report_not_stopped(jobs, stage):
             _stop_newest_attempt(jobs, stage)
@@ -262,7 +264,7 @@ def _stop_newest_attempt(jobs: JobContext, stage: Stage) -> Outcome | None:
         _check_manual_jobs_ended(jobs.root, stage, newest)
     # Whether the user has stated that this folder or host is the one on which the attempt was
     # started.
-    said = was_here(jobs.service.root, newest.root, newest.host)
+    said = has_former_place(jobs.service.root, newest.root, newest.host)
     # In a copy of the root, the attempt's files refer to processes of the original root, which must
     # not be stopped.
     if not attempt.folder.exists() or not (said or newest.root == str(attempt.root)):

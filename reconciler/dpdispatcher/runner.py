@@ -18,8 +18,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from eventstore.disk_space import is_no_room
-from eventstore.private_files import make_folder, open_lock
+from eventstore.disk_space import is_disk_full_error
+from eventstore.private_files import create_private_folder, open_lock
 from reconciler.attempt import execution_host as machine
 from reconciler.attempt import paths as genuine
 from reconciler.attempt.markers import make_folders
@@ -273,7 +273,7 @@ def _make_scratch(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        if is_no_room(error):
+        if is_disk_full_error(error):
             raise
 
 
@@ -339,7 +339,7 @@ def _create_private_folder(attempt: AttemptPaths) -> None:
     write_whole(attempt.folder.parent / IGNORE, IGNORE_ALL)
     home = attempt.root / MARKER
     for folder in (home, attempt.starts.parent, attempt.starts):
-        make_folder(folder, home)
+        create_private_folder(folder, home)
     _move_blocking_objects_aside(attempt)
     os.close(open_lock(attempt.monitor_lock, home))
 

@@ -37,7 +37,7 @@ from reconciler.host.program import ListedJob, Queue
 from reconciler.records import backward_files, traces
 from reconciler.records.resource_use import combine_resource_use, parse_resource_use
 from service.root.folder_entries import is_folder
-from service.root.paths_within_root import OutsideRoot, is_inside, place_within
+from service.root.paths_within_root import OutsideRoot, is_inside, open_stable_path_within
 
 _HERE = Path(__file__).parent
 #: Seconds to wait for the answer of a remote machine, and for the helper process that asks the
@@ -775,7 +775,7 @@ def _open_path_below(base: Path, path: str) -> Iterator[Path]:
     Raises OSError if a link leads out of ``base``.
     """
     try:
-        with place_within(base, path, make=True) as place:
+        with open_stable_path_within(base, path, make=True) as place:
             yield place
     except OutsideRoot as error:
         raise OSError(error.message) from error

@@ -6,20 +6,24 @@ from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 
-from lifecycle.state.run_files import find_files_of_jobs
+from lifecycle.state.run_files import find_data_files_from_jobs
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Workflow
-from projections.words.result_origin import Item, entry_of_file, entry_of_folder
+from projections.words.result_origin import (
+    AttentionItem,
+    file_version_entry_id,
+    input_folder_entry_id,
+)
 from service.consent.scripts import find_changed_digests
 
 
-def find_changed_scripts(root: Path, state: Workflow) -> Iterator[Item]:
+def find_changed_scripts(root: Path, state: Workflow) -> Iterator[AttentionItem]:
     """Yield the scripts that changed since their approval, or since a completed attempt."""
     # A person who approves a change also approves the current scripts. Before the first approval,
     # the scripts at the creation of the workflow are valid.
     approved = any(one.version and one.record is None for one in state.amendments.values())
     when = "a person last approved a change" if approved else "the workflow was created"
-    made = find_files_of_jobs(state)
+    made = find_data_files_from_jobs(state)
     for one in _find_differences(root, state.scripts, when, made):
         yield _add_folder_entry(state, one)
     for stage in state.stages.values():
@@ -30,7 +34,7 @@ def find_changed_scripts(root: Path, state: Workflow) -> Iterator[Item]:
                 yield _add_folder_entry(state, one)
 
 
-def _add_folder_entry(state: Workflow, item: Item) -> Item:
+def _add_folder_entry(state: Workflow, item: AttentionItem) -> AttentionItem:
     """Return the item, extended by the entry of the input folder with the script.
 
     The item is unchanged if no attempt read the script from a folder.
@@ -38,8 +42,10 @@ def _add_folder_entry(state: Workflow, item: Item) -> Item:
     for stage in state.stages.values():
         if stage.source is not None:
             known = {**(stage.source.beside or {}), **stage.source.scripts}
-            entry = entry_of_folder(stage.source, item.subject)
-            if entry and item.file_entry == entry_of_file(item.subject, known.get(item.subject)):
+            entry = input_folder_entry_id(stage.source, item.subject)
+            if entry and item.file_entry == file_version_entry_id(
+                item.subject, known.get(item.subject)
+            ):
                 return item._replace(entry=entry)
     return item
 
@@ -50,7 +56,7 @@ def _find_differences(
     when: str,
     made: AbstractSet[tuple[str, str | None]],
     stage: str | None = None,
-) -> Iterator[Item]:
+) -> Iterator[AttentionItem]:
     """Yield each script whose content differs from its recorded digest or that is missing.
 
     Files that a job wrote are omitted; ``made`` contains their paths and digests.
@@ -58,5 +64,5 @@ def _find_differences(
     for path, now in find_changed_digests(root, recorded).items():
         if (path, now) not in made:
             text = f"changed since {when}" if now else f"missing, but it existed when {when}"
-            entry = entry_of_file(path, now)
-            yield Item("script", path, text, stage, False, entry, file_entry=entry)
+            entry = file_version_entry_id(path, now)
+            yield AttentionItem("script", path, text, stage, False, entry, file_entry=entry)

@@ -12,12 +12,12 @@ from typing import Any
 from eventstore.private_files import NotRegular
 from lifecycle.errors import NeedsConsent, Refused
 from lifecycle.payload import models as p
-from lifecycle.state.conditions import needed_by
+from lifecycle.state.conditions import list_needed_files
 from lifecycle.state.workflow import Attempt, Stage, Workflow
 from lifecycle.sweeps.definition import is_sweep
 from lifecycle.sweeps.variables import command_variables
 from lifecycle.words.environments import find_environment_problems, merge_environments
-from lifecycle.words.rounds import VARIABLE, folder_of
+from lifecycle.words.rounds import VARIABLE, stage_folder_of_round
 from projections.files import progress_log, state_document
 from reconciler.attempt.file_digests import digests
 from reconciler.attempt.markers import MARKERS
@@ -41,13 +41,13 @@ from reconciler.submission.compare_submission import (
 from reconciler.submission.fields import add_path_variables, check_fields
 from reconciler.submission.transferred_files import BEFORE_VARIABLE
 from service.consent.scripts import (
-    scripts_of,
+    find_script_digests,
 )
 from service.root.folder_entries import exists, is_file
-from service.root.git import describe_code
+from service.root.git import describe_code_commit
 from service.root.paths_within_root import is_inside
 from service.root.root import MARKER
-from wording import Worded
+from wording import TemplatedError
 
 #: Maximum total size in bytes, and maximum number, of files that are sent to a job although no
 #: field names them.
@@ -59,7 +59,7 @@ _WFCTL_FILES = frozenset(
 )
 
 
-class TooMuchBeside(Worded, Refused):
+class TooMuchBeside(TemplatedError, Refused):
     """The stage's folder contains too many files, or too many bytes, to send all to a job."""
 
     code = "too_much_beside"
@@ -83,7 +83,7 @@ def find_extra_stage_files(root: Path, stage: Stage) -> list[str]:
     taken = [*stage.outputs, *stage.inputs, *stage.left_in_place]
     taken += [*stage.work.tables, *stage.work.task_folders]
     rounds = {attempt.round for attempt in stage.attempts}
-    taken += [folder_of(stage.id, number) for number in rounds if number]
+    taken += [stage_folder_of_round(stage.id, number) for number in rounds if number]
     above = tuple(os.path.normpath(path) for path in taken)
     found = [
         (path, size)
@@ -200,7 +200,11 @@ def variables_of_round(root: Path, state: Workflow, stage: Stage) -> dict[str, s
     if name is None:
         return {}
     number = state.loops[name].round.number
-    before = {BEFORE_VARIABLE: str(root / folder_of(stage.id, number - 1))} if number > 1 else {}
+    before = (
+        {BEFORE_VARIABLE: str(root / stage_folder_of_round(stage.id, number - 1))}
+        if number > 1
+        else {}
+    )
     return {VARIABLE: str(number), **before}
 
 
@@ -243,9 +247,11 @@ def find_attempt_inputs(
     root: Path, state: Workflow, stage: Stage, files: Sequence[p.FileDigest]
 ) -> dict[str, Any]:
     """Return the inputs of an attempt for its record: files, scripts and code commit."""
-    scripts = scripts_of(root, state, stage)
+    scripts = find_script_digests(root, state, stage)
     made = (path for one in state.stages.values() for path in one.outputs)
-    code = describe_code(root, [*scripts, *(one.path for one in files)], [*_ROOT_FILES, *made])
+    code = describe_code_commit(
+        root, [*scripts, *(one.path for one in files)], [*_ROOT_FILES, *made]
+    )
     return {"inputs": list(files), "scripts": scripts, "code": code}
 
 
@@ -256,7 +262,7 @@ def find_foreign_launch_inputs(
 
     ``path`` is its submission file. The attempt already runs, so missing files are ignored.
     """
-    needed, sent = needed_by(state, stage), list[str]()
+    needed, sent = list_needed_files(state, stage), list[str]()
     with suppress(ReconcilerError, OSError, NotRegular, LookupError):
         own = {**submission.read_submission(root / path), "machine": {"local_root": str(root)}}
         sent.extend(os.path.relpath(one, root) for one in iterate_forwarded_paths(own))

@@ -17,19 +17,23 @@ from typing import TYPE_CHECKING, Any
 
 from eventstore.disk_space import describe_full_disk, has_no_free_bytes
 from lifecycle.errors import LifecycleError, NeedsConsent
-from lifecycle.state.conditions import files_of_points
+from lifecycle.state.conditions import list_points_files
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
-from lifecycle.sweeps.definition import table_of
+from lifecycle.sweeps.definition import task_table_paths
 from lifecycle.words.metrics import lies_in
-from projections.screens.next_actions import is_due
-from projections.words.account import Deviation, Seen
-from projections.words.result_origin import Item, is_taken_over, without_record
-from projections.words.text import parse_epoch
+from projections.screens.next_actions import is_ready_to_start
+from projections.words.account import Deviation, FileCheckResult
+from projections.words.result_origin import (
+    AttentionItem,
+    is_imported_as_completed,
+    list_unrecorded_results,
+)
+from projections.words.text import parse_time_to_epoch
 from reconciler.attempt.paths import PREPARED
 from reconciler.errors import ReconcilerError
 from service.root.folder_entries import exists, is_file, is_folder
-from wording import Worded
+from wording import TemplatedError
 
 if TYPE_CHECKING:
     from lifecycle.payload.models import Payload
@@ -55,7 +59,7 @@ class ChangedResult(NeedsConsent):
         adopt = f'or accept the changed file with `wfctl verify {source} --adopt --reason "…"`; '
         adopt = adopt if any(one.kind != "deleted" for one in found) else ""
         again = f"run `wfctl verify {source} --restore` to write a table of tasks again; "
-        again = again if any(one.path in table_of(one.stage) for one in found) else ""
+        again = again if any(one.path in task_table_paths(one.stage) for one in found) else ""
         super().__init__(
             f"{stage} is not started, because a result it uses has changed: {listed}. Restore "
             f"the file; {again}{adopt}or compute it again with `wfctl rerun {source} --reason "
@@ -65,7 +69,7 @@ class ChangedResult(NeedsConsent):
         )
 
 
-class InputsChanged(Worded, NeedsConsent):
+class InputsChanged(TemplatedError, NeedsConsent):
     """An attempt must not be started again, because its input files have changed."""
 
     code = "inputs_changed"
@@ -127,7 +131,7 @@ def find_changed_inputs(root: Path, state: Workflow, ids: Iterable[str]) -> dict
     found: dict[str, list[str]] = {}
     for stage in (one for one in map(state.stage, ids) if one.attempts):
         newest = stage.attempts[-1]
-        read = stage.work.task_inputs(newest.inputs, files_of_points(state, stage))
+        read = stage.work.task_inputs(newest.inputs, list_points_files(state, stage))
         # An imported attempt has no recorded inputs and perhaps no valid start time, so it is
         # skipped.
         others = (
@@ -140,14 +144,14 @@ def find_changed_inputs(root: Path, state: Workflow, ids: Iterable[str]) -> dict
     return found
 
 
-def find_log_differences(root: Root, log: WorkflowLog, state: Workflow) -> Seen:
+def find_log_differences(root: Root, log: WorkflowLog, state: Workflow) -> FileCheckResult:
     """Return all files of the workflow that differ from the log.
 
     These are changed results of completed stages, changed inputs, scripts and checks, manual edits,
     and signs that the log itself was changed.
     """
     from service.files.inspection import FilesInspection
-    from service.reading.trust_marks import find_marks
+    from service.reading.trust_marks import find_tamper_evidence
 
     files = FilesInspection(root, log).looked()
     found = find_deviations(root.path, state)
@@ -155,18 +159,18 @@ def find_log_differences(root: Root, log: WorkflowLog, state: Workflow) -> Seen:
     times = _find_unrecorded_times(root.path, state)
     # An imported record may state that a stage is completed without an attempt. No results are
     # recorded for such a stage, so only the existence of its outputs is checked.
-    taken = (stage for stage in state.stages.values() if is_taken_over(stage))
+    taken = (stage for stage in state.stages.values() if is_imported_as_completed(stage))
     missing = {one.id: [p for p in one.outputs if not exists(root.path / p)] for one in taken}
     gone = {id_: paths for id_, paths in missing.items() if paths}
-    marks = [one.to_item() for one in find_marks(root, log.store, log.stream)]
+    marks = [one.to_item() for one in find_tamper_evidence(root, log.store, log.stream)]
     failed = [one.id for one in state.stages.values() if one.status is Status.FAILED]
     inputs = find_changed_inputs(root.path, state, failed)
     scripts = _find_changed_scripts(root.path, state)
     against = [*marks, *_find_full_disk(root, state)]
-    return Seen(found, files, verdicts, times, gone, inputs, scripts, against)
+    return FileCheckResult(found, files, verdicts, times, gone, inputs, scripts, against)
 
 
-def _find_changed_scripts(root: Path, state: Workflow) -> list[Item]:
+def _find_changed_scripts(root: Path, state: Workflow) -> list[AttentionItem]:
     """Return the scripts that differ from the log.
 
     If the log contains no scripts, returns an empty list without slow imports.
@@ -178,12 +182,12 @@ def _find_changed_scripts(root: Path, state: Workflow) -> list[Item]:
     return list(find_changed_scripts(root, state))
 
 
-def _find_full_disk(root: Root, state: Workflow) -> Iterator[Item]:
+def _find_full_disk(root: Root, state: Workflow) -> Iterator[AttentionItem]:
     """Yield a problem if the disk is full and the workflow is not finished."""
     # A read-only file system also reports no free bytes, but this is not a problem to report.
     if not state.is_finished and os.access(root.path, os.W_OK) and has_no_free_bytes(root.path):
         text = f"{describe_full_disk(root.path)}; free some space and repeat the command"
-        yield Item("root", str(root.path), text, person=False)
+        yield AttentionItem("root", str(root.path), text, person=False)
 
 
 def _find_unrecorded_times(root: Path, state: Workflow) -> dict[str, float]:
@@ -194,10 +198,10 @@ def _find_unrecorded_times(root: Path, state: Workflow) -> dict[str, float]:
     """
     found = {}
     for stage in state.stages.values():
-        last = parse_epoch(stage.completed_at)
+        last = parse_time_to_epoch(stage.completed_at)
         if stage.status is not Status.COMPLETED or last is None:
             continue
-        for path in without_record(stage):
+        for path in list_unrecorded_results(stage):
             with suppress(OSError):
                 written = (root / path).stat().st_mtime
                 if written <= last:
@@ -240,7 +244,7 @@ def _find_differing_files(
     root: Path, stage: Stage, what: str, recorded: Iterable[dict[str, Any]], since: str, deep: bool
 ) -> Iterator[Deviation]:
     attempt = stage.source.id if stage.source else None
-    began = parse_epoch(since)
+    began = parse_time_to_epoch(since)
     # The start time of an imported stage may be missing or wrong. Without a time, every file is
     # checked.
     for one in _find_possibly_changed_files(root, recorded, (began or 0.0) - _TIME_MARGIN, deep):
@@ -284,9 +288,9 @@ def check_inputs_unchanged(root: Path, state: Workflow, stage: Stage) -> None:
 
     Files with the points of a sweep are not compared, because a task depends only on its own point.
     """
-    newest, points = stage.attempts[-1], files_of_points(state, stage)
+    newest, points = stage.attempts[-1], list_points_files(state, stage)
     read = [one for one in newest.inputs if one["path"] not in points]
-    started = parse_epoch(newest.started_at) or 0.0
+    started = parse_time_to_epoch(newest.started_at) or 0.0
     suspects = _find_possibly_changed_files(root, read, started - _TIME_MARGIN, False)
     if changed := [
         one["path"] for one in suspects if _classify_change(root, one, True) is not None
@@ -352,9 +356,9 @@ def _was_computed_here(root: Root, stage: Stage) -> bool:
     attempt = stage.attempt
     if attempt is None or attempt.root == str(root.path):
         return True
-    from service.root.root import was_here
+    from service.root.root import has_former_place
 
-    return was_here(root, attempt.root, attempt.host)
+    return has_former_place(root, attempt.root, attempt.host)
 
 
 def _build_change_record(root: Path, stage: str, kinds: dict[str, str]) -> Payload:
@@ -382,7 +386,7 @@ def find_stages_to_correct(root: Path, state: Workflow) -> dict[str, str]:
     submissions, profiles, resources and input paths.
     """
     found = {}
-    due = (stage for stage in state.stages.values() if is_due(state, stage))
+    due = (stage for stage in state.stages.values() if is_ready_to_start(state, stage))
     for stage in (
         one for one in islice(due, _MAX_STAGES) if _has_manual_submission_data(root, state, one)
     ):

@@ -19,7 +19,7 @@ from lifecycle.errors import LifecycleError
 from lifecycle.payload import models as p
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
-from projections.words.text import parse_epoch
+from projections.words.text import parse_time_to_epoch
 from reconciler.attempt.paths import DONE, EXIT_CODE, PREPARED, WRAPPER
 from reconciler.errors import LaunchFailed, ReconcilerError
 from reconciler.far.manual_jobs import observe_manual_jobs
@@ -106,7 +106,7 @@ def _find_job_without_session(
     newest = stage.attempt
     earlier = (newest.ended_at if newest is not None else None) or state.created
     since = observe_manual_jobs(root, folder / PREPARED, folder / WRAPPER).submitted_at
-    is_newer = since is not None and since >= (parse_epoch(earlier) or 0.0)
+    is_newer = since is not None and since >= (parse_time_to_epoch(earlier) or 0.0)
     return ManualLaunch(stage.id, session, since) if since is not None and is_newer else None
 
 
@@ -154,7 +154,7 @@ def _find_ended_launch(
     if number is None or not done.is_file() or len(plain.read_text(done).split("\n")) > 2:
         return None
     ended = done.stat().st_mtime
-    if ended < (parse_epoch(earlier) or 0.0):
+    if ended < (parse_time_to_epoch(earlier) or 0.0):
         return None
     # The start was not recorded. The wrapper was written before it ran, so its change time is the
     # best estimate.

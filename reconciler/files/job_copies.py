@@ -15,7 +15,7 @@ from reconciler.attempt import paths as genuine
 from reconciler.attempt.file_digests import compute_file_sha256
 from reconciler.attempt.paths import AttemptPaths
 from reconciler.records import traces
-from service.consent.packages import find_unused_names
+from service.consent.packages import find_unimported_stdlib_names
 from service.root.atomic_files import write_whole
 
 
@@ -63,7 +63,7 @@ def _has_other_content(copy: Path, digest: str) -> bool:
 def _find_shadowing_modules(attempt: AttemptPaths, sent: Mapping[str, str]) -> Iterator[str]:
     """Yield new files that Python would import instead of a sent or a standard module."""
     sources = [path for path in sent if path.endswith(".py")]
-    unused = find_unused_names(attempt.root, sources, ())
+    unused = find_unimported_stdlib_names(attempt.root, sources, ())
     for folder in sorted({str(PurePosixPath(path).parent) for path in sources}):
         near = [path for path in sources if str(PurePosixPath(path).parent) == folder]
         taken = {*map(module_of, near)} | (sys.stdlib_module_names - unused)

@@ -11,7 +11,7 @@ from lifecycle.words.scripts import INIT, READ_UNASKED
 from projections.files import progress_log, state_document
 from reconciler.attempt.paths import AttemptPaths
 from reconciler.far.incoming import PROTECTED_RECORD
-from service.consent.scripts import agreed_scripts
+from service.consent.scripts import find_scripts_to_approve
 from service.root.atomic_files import write_whole
 
 #: Names of files in the root that wfctl writes or runs.
@@ -26,7 +26,7 @@ def record_protected_files(
     The list is stored in the attempt's folder. Files that wfctl writes into a stage's folder are
     not listed, because they are never overwritten anyway.
     """
-    written_here, named = {*_IN_ROOT}, {*agreed_scripts(root, state)}
+    written_here, named = {*_IN_ROOT}, {*find_scripts_to_approve(root, state)}
     for one in state.stages.values():
         written_here |= {*one.work.tables}
         named |= {os.path.normpath(path) for path in one.inputs}

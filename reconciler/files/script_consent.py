@@ -11,16 +11,16 @@ from lifecycle.state.workflow import Attempt, Stage, Workflow
 from lifecycle.sweeps.definition import VERDICTS
 from reconciler.context import JobContext
 from service.consent.scripts import (
+    explain_unpinnable_scripts,
     find_changed_digests,
-    find_data_of_jobs,
-    find_unpinnable,
-    find_unpinned_changes,
+    find_scripts_violating_pins,
+    find_unchanged_job_files,
     find_verify_paths,
 )
-from wording import Worded
+from wording import TemplatedError
 
 
-class ScriptsChanged(Worded, NeedsConsent):
+class ScriptsChanged(TemplatedError, NeedsConsent):
     """No person approved the current content of the files to run."""
 
     code = "scripts_changed"
@@ -34,7 +34,7 @@ class ScriptsChanged(Worded, NeedsConsent):
     files: Sequence[str]
 
 
-class ScriptsUnknown(Worded, NeedsConsent):
+class ScriptsUnknown(TemplatedError, NeedsConsent):
     """No person approved the current content of the files to run."""
 
     code = "scripts_unknown"
@@ -54,15 +54,15 @@ def check_plan_and_scripts_approved(jobs: JobContext, state: Workflow, where: st
     unknown.
     """
     require_agreed_plan(state, f"{where} runs nothing")
-    found = find_unpinned_changes(jobs.root, state)
+    found = find_scripts_violating_pins(jobs.root, state)
     if found:
         raise ScriptsChanged(where, found)
-    unknown = find_unpinnable(jobs.root, state)
+    unknown = explain_unpinnable_scripts(jobs.root, state)
     if unknown:
         raise ScriptsUnknown(where, unknown)
 
 
-class VerdictChanged(Worded, NeedsConsent):
+class VerdictChanged(TemplatedError, NeedsConsent):
     """A check script changed after it rejected results, and no person approved the change."""
 
     code = "verdict_changed"
@@ -99,7 +99,7 @@ def find_changed_verify_scripts(root: Path, state: Workflow, stage: Stage) -> Ve
         root, {path: sha for path, sha in refuted.scripts.items() if path in own}
     )
     unasked = {path for path, now in found.items() if state.scripts.get(path) != now}
-    unasked -= find_data_of_jobs(root, state) if unasked else set()
+    unasked -= find_unchanged_job_files(root, state) if unasked else set()
     return VerdictChanged(stage.id, refuted.id, sorted(unasked)) if unasked else None
 
 

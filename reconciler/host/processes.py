@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from eventstore.sqlite.write_queue import is_network, kind_of
+from eventstore.sqlite.write_queue import detect_file_system_type, is_network_file_system
 
 #: Message to the user if tmux is not installed.
 MISSING = "tmux is not installed, so the monitor runs in the background through setsid."
@@ -267,7 +267,7 @@ class Host:
         if self.name in (None, host()) or self.boot_id == boot_id():
             return True
         known = self.machine_id is not None and self.machine_id == machine_id()
-        return known and not is_network(kind_of(root))
+        return known and not is_network_file_system(detect_file_system_type(root))
 
 
 def find_containing_folder(folder: str, places: AbstractSet[str]) -> str | None:

@@ -23,7 +23,7 @@ from typing import Any
 
 from lifecycle.payload import models as p
 from lifecycle.state.status import Status
-from projections.words.text import utc_seconds
+from projections.words.text import truncate_utc_to_seconds
 from reconciler.context import JobContext
 from reconciler.errors import AlreadyAutonomous, AlreadyDriven, NoRunner, RunnerFailed
 from reconciler.host import processes, tmux_sessions
@@ -36,7 +36,7 @@ from service.files.stage_obstacles import PAUSE
 from service.root.atomic_files import hold_lock, write_whole
 from service.root.root import Root
 from wfctl_eventstore.extension import RunnerNotifier, require_extension
-from wording import Coded
+from wording import CodedError
 
 LOCK = "runner.lock"
 #: Seconds that the runner has to take its lock after its start, and to end after a request.
@@ -88,9 +88,9 @@ class RunnerProcess:
 
     def __str__(self) -> str:
         """Return one sentence about the status or the end of the runner."""
-        begun = f"the autonomous runner (started {utc_seconds(self.started_at)})"
+        begun = f"the autonomous runner (started {truncate_utc_to_seconds(self.started_at)})"
         if self.ended_at is not None:
-            return f"{begun} ended {utc_seconds(self.ended_at)}: {self.why}"
+            return f"{begun} ended {truncate_utc_to_seconds(self.ended_at)}: {self.why}"
         if self.was_killed:
             return f"{begun} was killed, so no new session starts"
         return f"{begun} is running this workflow"
@@ -386,7 +386,7 @@ class Runner:
         if notices is not None:
             notices.tell_end(why)
         _record_end(self.jobs.service.root, self.jobs.now(), why)
-        with suppress(Coded, OSError):
+        with suppress(CodedError, OSError):
             self.jobs.record(p.NoteLogged(text=f"Autonomous runner ended: {why}"))
         return why
 
@@ -434,7 +434,7 @@ class Runner:
             before = self._count_completed()
             done = self._run_session()
             return replace(done, has_progress=self._count_completed() != before)
-        except Coded as error:
+        except CodedError as error:
             return LoopSession(_START_FAILED, 0.0, code=error.code, message=error.message)
         except OSError as error:
             return LoopSession(_START_FAILED, 0.0, code="os_error", message=str(error))

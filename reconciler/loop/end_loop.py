@@ -10,8 +10,8 @@ from types import FrameType
 from typing import Any
 
 from eventstore.errors import StoreUnreachable
-from lifecycle.state.conditions import Hindrance, hindrances
-from lifecycle.state.session_budget import budget_of
+from lifecycle.state.conditions import Hindrance, find_hindrances
+from lifecycle.state.session_budget import maximum_session_cost
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Workflow
 from projections.screens.next_actions import GO_ON
@@ -66,7 +66,7 @@ class LoopEnd:
             "message": self.message,
             "session": session.count,
             "cost": session.cost,
-            "budget": budget_of(self.state),
+            "budget": maximum_session_cost(self.state),
             "blocked": [{**one.to_dict(), "may_pass": one.may_pass} for one in self.hindrances],
             "report": self.state.report if self.exit_reason == "completed" else None,
         }
@@ -97,7 +97,7 @@ def build_blocked_end(state: Workflow, seen: Sequence[Hindrance] = ()) -> LoopEn
 
 def _collect_hindrances(state: Workflow, seen: Sequence[Hindrance]) -> list[Hindrance]:
     """Return the obstacles in the log, and those that the loop noticed for other stages."""
-    told = hindrances(state)
+    told = find_hindrances(state)
     named = {hindrance.stage for hindrance in told}
     return [*told, *(hindrance for hindrance in seen if hindrance.stage not in named)]
 

@@ -15,11 +15,15 @@ from lifecycle.payload import models as p
 from lifecycle.state.conditions import (
     PLAN_CAUSE,
     Hindrance,
-    after_refused_points,
-    find_what_waits,
-    has_results_kept,
+    advise_after_rejected_points,
+    find_stage_hindrance,
+    is_ready_with_earlier_results,
 )
-from lifecycle.state.session_budget import affords, budget_of, is_short
+from lifecycle.state.session_budget import (
+    can_afford_stage,
+    is_foreground_stage,
+    maximum_session_cost,
+)
 from lifecycle.state.status import FINISHED, Status, retry_limit
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.words.rounds import LoopDefinition
@@ -70,11 +74,11 @@ from reconciler.loop.session import begin_session, check_report_path_free
 from reconciler.submission.compare_submission import SubmissionChanged, SubmissionDrift
 from reconciler.verdict.table import Action
 from reconciler.verification.verify import verify_and_record_stage
-from service.consent.consent_weaknesses import list_doubts
+from service.consent.consent_weaknesses import list_consent_weaknesses
 from service.errors import InvalidOption
 from service.files.stage_obstacles import PAUSE, find_manual_edits
 from service.root.atomic_files import utc_text
-from service.writing.amendments import check_may_go_on
+from service.writing.amendments import check_run_can_continue
 from service.writing.stream_writer import WriteOptions
 from service.writing.workflow_service import Outcome
 
@@ -106,9 +110,9 @@ def run_loop(
             return _close_session(jobs, build_completed_end(jobs.service.state()))
         state = jobs.service.state()
         scripts = (f"{one.subject}: {one.text}" for one in find_changed_scripts(jobs.root, state))
-        for doubt in (*list_doubts(jobs.service.log.approvals, state), *scripts):
+        for doubt in (*list_consent_weaknesses(jobs.service.log.approvals, state), *scripts):
             jobs.say(doubt, level="warning")
-        check_may_go_on(jobs.service)
+        check_run_can_continue(jobs.service)
         session = jobs.service.state().session
         others = session.is_open and not session.driven
         if others and orders.report not in (None, session.report):
@@ -290,7 +294,7 @@ def _round_mark(state: Workflow, name: str) -> RoundMark:
 
 
 def _build_points_hindrance(loop: LoopDefinition, why: str) -> Hindrance:
-    command, _ = after_refused_points(loop, why)
+    command, _ = advise_after_rejected_points(loop, why)
     unblock = f"`{command}`, or `wfctl round stop {loop.name} --reason TEXT`"
     return Hindrance(loop.asked, why, unblock, command, ("TEXT",))
 
@@ -485,7 +489,7 @@ class WorkflowLoop:
             if settle_and_is_waiting_useless(self.jobs, stage.id):
                 mark, now = _stage_mark(stage), self.jobs.service.state()
                 self._left.add(mark)
-                hindrance = find_what_waits(now, now.stage(stage.id))
+                hindrance = find_stage_hindrance(now, now.stage(stage.id))
                 if hindrance is not None and hindrance.may_pass:
                     self._try_again_later(mark)
 
@@ -514,14 +518,14 @@ class WorkflowLoop:
                     continue
                 if self._is_start_prevented(state, stage):
                     continue
-                if not affords(state, stage, flying):
+                if not can_afford_stage(state, stage, flying):
                     return (None if flying else self._build_exhausted_end(state, stage)), False
             self._try_step(state, stage, partial(step, state, stage))
             return None, True
         return None, False
 
     def _build_exhausted_end(self, state: Workflow, stage: Stage) -> LoopEnd:
-        cost, budget = state.session.cost, budget_of(state)
+        cost, budget = state.session.cost, maximum_session_cost(state)
         text = f"the session's budget is used up (cost={cost:g}, budget={budget:g})"
         why, next_ = f"{text} before {stage.id}", f"{stage.id}: `{GO_ON}`"
         return LoopEnd("budget_exhausted", why, next_, state, tuple(self._list_hindrances(state)))
@@ -578,14 +582,16 @@ class WorkflowLoop:
                 self._run_agent_on_stage(prompt.JUDGE, state, stage)
 
     def _launch_stage(self, state: Workflow, stage: Stage) -> None:
-        if has_results_kept(stage):
+        if is_ready_with_earlier_results(stage):
             from reconciler.verification.reuse import (
                 reuse_if_configured,
             )  # not needed if nothing was computed
 
             if reuse_if_configured(self.jobs, stage.id) is not None:
                 return
-        dispatch_stage(self.jobs, stage.id, sync=is_short(state, stage), options=WriteOptions())
+        dispatch_stage(
+            self.jobs, stage.id, sync=is_foreground_stage(state, stage), options=WriteOptions()
+        )
 
     def _compute_by_agent(self, state: Workflow, stage: Stage) -> None:
         if self.orders.agent is None:

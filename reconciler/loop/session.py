@@ -18,7 +18,7 @@ from typing import Any
 from eventstore.errors import WrongExpectedVersion
 from lifecycle.payload import models as p
 from lifecycle.rules.decide import payload_of
-from lifecycle.state.report_path import numbered
+from lifecycle.state.report_path import add_number_to_path
 from lifecycle.words.scripts import INIT
 from reconciler.briefing.briefing import Briefing
 from reconciler.briefing.rehydrate import rehydrate
@@ -121,7 +121,7 @@ def check_report_path_free(jobs: JobContext, report: str | None) -> None:
     if report is None:
         return
     payload_of(p.SessionStarted.type, {"report": report})
-    place = jobs.root / numbered(report, jobs.service.state().completions + 1)
+    place = jobs.root / add_number_to_path(report, jobs.service.state().completions + 1)
     if os.path.lexists(place):
         raise AlreadyThere(place)
 

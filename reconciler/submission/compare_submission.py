@@ -11,7 +11,7 @@ from typing import Any
 from eventstore.private_files import read_regular
 from lifecycle.errors import NeedsConsent
 from reconciler.attempt.paths import ERROR_LOG, OUTPUT_LOG, AttemptPaths
-from wording import Worded
+from wording import TemplatedError
 
 #: Values that mean the current folder. Each attempt replaces them with its own folder.
 _CURRENT_FOLDER_NAMES = frozenset({None, "", ".", "./"})
@@ -57,7 +57,7 @@ class SubmissionDrift(NeedsConsent):
         )
 
 
-class SubmissionChanged(Worded, NeedsConsent):
+class SubmissionChanged(TemplatedError, NeedsConsent):
     """The submission file of an attempt was changed after the attempt was recorded."""
 
     code = "submission_changed"

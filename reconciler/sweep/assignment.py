@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from lifecycle.payload import models as p
-from lifecycle.state.conditions import files_of_points, partners_of
+from lifecycle.state.conditions import find_point_source_stages, list_points_files
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import DONE, MAP
 from lifecycle.sweeps.points import Point, render_value
@@ -209,12 +209,12 @@ def _compute_basis(
     own = [f"{stage.id}/{path}" for path in task.get("forward_files") or []]
     sent = [str(p.relative_to(root)) for pattern in own for p in sorted(root.glob(pattern))]
     files = {one.path: one.sha256 for one in (*inputs, *digests(root, sent))}
-    points = files_of_points(state, stage)
+    points = list_points_files(state, stage)
     read = sorted((path, digest) for path, digest in files.items() if path not in points)
     whole, of_files = (
         sha256(json.dumps(one).encode()).hexdigest() for one in ([task["command"], read], read)
     )
-    like = partners_of(state, stage)[:1]
+    like = find_point_source_stages(state, stage)[:1]
     partners = {p.key: _digest_result(root, partner, p) for partner in like for p in every}
     return Basis(whole, of_files, partners)
 

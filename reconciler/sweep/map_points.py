@@ -9,17 +9,17 @@ from typing import Any
 
 from eventstore.private_files import read_regular
 from lifecycle.errors import Refused
-from lifecycle.state.conditions import added_points
+from lifecycle.state.conditions import points_added_by_rounds
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import MAP, is_sweep
 from lifecycle.sweeps.points import Point, UnusableMap, build_points
 from reconciler.attempt.paths import recorded_attempt_paths
 from reconciler.errors import MissingInput, ReconcilerError
 from reconciler.host import small_files as plain
-from wording import Worded
+from wording import TemplatedError
 
 
-class ChangedMap(Worded, Refused):
+class ChangedMap(TemplatedError, Refused):
     """The file with the points of a sweep differs from the digest in the definition."""
 
     code = "changed_map"
@@ -35,7 +35,7 @@ class ChangedMap(Worded, Refused):
     found: str
 
 
-class UnfitMap(Worded, Refused):
+class UnfitMap(TemplatedError, Refused):
     """The definition of a sweep's points is not usable, or their file cannot be read."""
 
     code = "unfit_map"
@@ -61,7 +61,7 @@ def points_of(
     try:
         text = None if content is None else content.decode("utf-8-sig")
         found = build_points(given, text, _read_reused_points(root, state, given, anew))
-        if added := added_points(state, stage.id):
+        if added := points_added_by_rounds(state, stage.id):
             folders = {key: value for key, value in given.items() if key == "folders"}
             found = build_points({"points": [*(dict(p.values) for p in found), *added], **folders})
     except UnicodeDecodeError as error:

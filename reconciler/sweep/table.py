@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from lifecycle.state.workflow import Stage, Workflow
-from lifecycle.sweeps.definition import table_of
+from lifecycle.sweeps.definition import task_table_paths
 from reconciler.attempt.file_digests import has_recorded_content
 from reconciler.attempt.markers import move_file_aside
 from reconciler.sweep.map_points import count_tasks_before_rounds
@@ -103,7 +103,7 @@ def write_table(
 
 def _render_table(stage: Stage, tasks: Sequence[Task], rounds: Sequence[int]) -> dict[str, bytes]:
     """Return the content of the table as CSV and as JSON, by the path of the file."""
-    as_csv, as_json = table_of(stage.id)
+    as_csv, as_json = task_table_paths(stage.id)
     rows = rows_of(tasks, rounds)
     document = json.dumps({"stage": stage.id, "tasks": rows}, ensure_ascii=False)
     text = _render_csv(stage, rows, is_looped=bool(rounds))

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lifecycle.errors import Refused
-from lifecycle.fold.rounds import first_invalid_round, points_since
+from lifecycle.fold.rounds import first_invalid_round, points_added_from_round
 from lifecycle.state.basis import has_outdated_tasks
-from lifecycle.state.conditions import partners_of
+from lifecycle.state.conditions import find_point_source_stages
 from lifecycle.state.status import RECOVERY_LIMIT
 from lifecycle.state.workflow import Attempt as Recorded
 from lifecycle.state.workflow import Stage, Workflow
@@ -26,7 +26,7 @@ from lifecycle.sweeps.definition import (
     NO_NUMBER,
     VERDICTS,
     earlier_task_basis,
-    table_of,
+    task_table_paths,
 )
 from lifecycle.sweeps.points import Point
 from projections.words.result_origin import count_tasks_by_state as counts_recorded
@@ -60,7 +60,7 @@ def archive_removed_tasks(root: Path, state: Workflow, stage: Stage) -> bool:
     named = {point.folder for point in _points_before_round(state, stage, points, since)}
     gone = sorted({f.name for f in done.iterdir()} - named) if done.is_dir() else []
     moves = [(done / name, kept / DONE / name) for name in gone]
-    tables = [(root / path, kept / Path(path).name) for path in table_of(stage.id)]
+    tables = [(root / path, kept / Path(path).name) for path in task_table_paths(stage.id)]
     moves += [(old, new) for old, new in tables if old.exists()]
     if moves:
         label = kept / LABEL
@@ -230,8 +230,12 @@ def _points_before_round(
     """
     if since is None:
         return points
-    leading = [stage, *partners_of(state, stage)][-1]
-    return points[: len(points) - len(points_since(state, leading.id, since))] if since else ()
+    leading = [stage, *find_point_source_stages(state, stage)][-1]
+    return (
+        points[: len(points) - len(points_added_from_round(state, leading.id, since))]
+        if since
+        else ()
+    )
 
 
 def find_tasks_left_failed(

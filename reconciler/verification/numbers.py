@@ -7,7 +7,7 @@ from pathlib import Path
 
 from lifecycle.payload import models as p
 from lifecycle.state.workflow import Stage, Workflow
-from lifecycle.words.metrics import Metric, file_of, resolve_result
+from lifecycle.words.metrics import Metric, metric_file_path, resolve_result
 from reconciler.records.numbers import read_metric
 from service.root.folder_entries import exists
 
@@ -23,7 +23,7 @@ def measure_numbers(
     checks = [*_check_result_files(root, state, stage)]
     found = _find_best_task_numbers(root, state, stage)
     for name, metric in stage.work.output_metrics.items():
-        path = file_of(stage.id, stage.outputs, metric)
+        path = metric_file_path(stage.id, stage.outputs, metric)
         about = f"metrics.{name}"
         try:
             value, error = read_metric(root / path, metric)

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from lifecycle.errors import NeedsConsent, Refused
 from lifecycle.payload import models as p
-from lifecycle.state.basis import is_judged_alone, reusable
-from lifecycle.state.conditions import has_results_kept, needed_by
+from lifecycle.state.basis import find_reusable_attempts, is_recheck_sufficient
+from lifecycle.state.conditions import is_ready_with_earlier_results, list_needed_files
 from lifecycle.state.workflow import Attempt, Stage, Workflow
 from reconciler.attempt.file_digests import digests, has_recorded_content
 from reconciler.attempt.markers import move_stale_files_aside
@@ -32,16 +32,16 @@ from reconciler.files.freshness import check_upstream_results
 from reconciler.verification.verify import build_completion, verify_stage
 from service.root.atomic_files import sync_folder
 from service.root.folder_entries import is_folder
-from service.writing.amendments import check_edits
+from service.writing.amendments import check_no_undecided_edits
 from service.writing.stream_writer import WriteOptions
 from service.writing.workflow_service import Outcome
-from wording import Worded
+from wording import TemplatedError
 
 #: Maximum number of characters of a note about kept outputs that failed the checks.
 _MAX_NOTE_LENGTH = 1_000
 
 
-class NothingToReuse(Worded, Refused):
+class NothingToReuse(TemplatedError, Refused):
     """No earlier attempt with the same definition and inputs has complete kept outputs."""
 
     code = "nothing_to_reuse"
@@ -81,7 +81,7 @@ def find_kept_outputs(
     computed.
     """
     why = "no attempt with the current definition"
-    for one in reusable(state, stage):
+    for one in find_reusable_attempts(state, stage):
         if named not in (None, one.id):
             continue
         changed = _find_changed_inputs(jobs, state, stage, one)
@@ -103,7 +103,7 @@ def _find_changed_inputs(
     given = {**given, "machine": {"local_root": str(jobs.root)}}
     try:
         sent = [os.path.relpath(path, jobs.root) for path in iterate_forwarded_paths(given)]
-        now = digests(jobs.root, list(dict.fromkeys([*needed_by(state, stage), *sent])))
+        now = digests(jobs.root, list(dict.fromkeys([*list_needed_files(state, stage), *sent])))
     except MissingInput as error:
         return [str(error.data.get("path", "an input that is missing"))]
     found = {i.path: i.sha256 for i in now}
@@ -140,7 +140,7 @@ def reuse_outputs(jobs: JobContext, id_: str, named: str | None, options: WriteO
     if first is not None:
         return first
     if not options.dry_run:
-        check_edits(jobs.service, id_)
+        check_no_undecided_edits(jobs.service, id_)
         stop_marked_attempts(jobs)
     with jobs.sole(id_):
         state = jobs.service.state()
@@ -194,8 +194,8 @@ def reuse_if_configured(
     state = jobs.service.state()
     stage = state.stage(id_)
     options = replace(options or WriteOptions(), content={"dispatch": id_, "sync": sync})
-    alone = has_results_kept(stage) and is_judged_alone(state, stage)
-    if not (alone and reusable(state, stage)):
+    alone = is_ready_with_earlier_results(stage) and is_recheck_sufficient(state, stage)
+    if not (alone and find_reusable_attempts(state, stage)):
         return None
     kept = find_kept_outputs(jobs, state, stage)
     if isinstance(kept, NothingToReuse):
@@ -210,7 +210,7 @@ def reuse_if_configured(
         return None
     if options.dry_run:
         return jobs.service.handle(kept.command(id_), options=options)
-    check_edits(jobs.service, id_)
+    check_no_undecided_edits(jobs.service, id_)
     stop_marked_attempts(jobs)
     return _reuse_if_valid(jobs, state, stage, kept, options)
 

@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 from eventstore.event import RecordedEvent
-from eventstore.private_files import make_own_folder
+from eventstore.private_files import create_owner_only_folder
 from eventstore.store import EventStore
 from lifecycle.errors import NeedsConsent
 from service.errors import ServiceError
 from service.root.atomic_files import config_folder, write_whole
-from wording import Worded
+from wording import TemplatedError
 
 if TYPE_CHECKING:
     from service.consent.proof import Policy
@@ -33,7 +33,7 @@ _SIGNATURE = "signature"
 _CHOSEN = ('"consent":"signature"', '"consent":{"new":"signature"')
 
 
-class Judged(Protocol):
+class ConsentPolicyState(Protocol):
     """A state of a workflow or machine that has a consent policy.
 
     The policy decides which approvals are valid.
@@ -42,11 +42,11 @@ class Judged(Protocol):
     consent: str
 
 
-S = TypeVar("S", bound=Judged)
-S_contra = TypeVar("S_contra", bound=Judged, contravariant=True)
+S = TypeVar("S", bound=ConsentPolicyState)
+S_contra = TypeVar("S_contra", bound=ConsentPolicyState, contravariant=True)
 
 
-class Judging(Protocol[S_contra]):
+class EffectRules(Protocol[S_contra]):
     """Rules that decide whether an event has an effect, for example an approval."""
 
     #: Event types to check. An event whose type is also in ``proven`` needs a proof, and has an
@@ -63,14 +63,14 @@ class Judging(Protocol[S_contra]):
         ...
 
 
-class Judge(Generic[S]):
+class EventJudge(Generic[S]):
     """Checks the events of a log one by one while the state is computed from them.
 
     ``accepted`` contains the hash of the current event if the event has an effect. ``latest`` is
     the latest recording time of all events so far.
     """
 
-    def __init__(self, approvals: Approvals, rules: Judging[S]) -> None:
+    def __init__(self, approvals: Approvals, rules: EffectRules[S]) -> None:
         self.accepted: set[str] = set()
         self.latest = ""
         self._approvals = approvals
@@ -99,7 +99,7 @@ class Judge(Generic[S]):
                     self.accepted.add(event.hash)
             yield event
 
-    def verdict_on(self, event: RecordedEvent) -> str | None:
+    def explain_ignored_event(self, event: RecordedEvent) -> str | None:
         """Return the reason why an event was ignored, or None if it had an effect."""
         return self._verdicts.get((event.prev_hash, event.hash))
 
@@ -137,7 +137,7 @@ class Approvals:
             f"first event is not the first event of {pins[-1].stream}"
         )
 
-    def require_not_swapped(self) -> None:
+    def require_no_pin_conflict(self) -> None:
         """Raise `AnotherLog` if this user account pinned another log in this folder.
 
         A log without events is accepted, because its first event sets the policy and needs no
@@ -190,7 +190,7 @@ class Approvals:
             *_read_earlier_pins(),
         ]
 
-    def bars_stored_folds(self, state: Judged, after: int) -> bool:
+    def should_ignore_stored_state(self, state: ConsentPolicyState, after: int) -> bool:
         """Return whether the state must be computed from events, not from a stored copy.
 
         This is necessary if the consent policy is or was ``signature``. Otherwise, somebody could
@@ -225,7 +225,7 @@ class Pin(NamedTuple):
     @property
     def place(self) -> str:
         """The part of a folder that the log belongs to: its workflow, or a machine."""
-        return place_of(self.stream)
+        return folder_part_of_stream(self.stream)
 
 
 class UnreadablePins(ServiceError):
@@ -234,7 +234,7 @@ class UnreadablePins(ServiceError):
     code = "unreadable_pins"
 
 
-class AnotherLog(Worded, NeedsConsent):
+class AnotherLog(TemplatedError, NeedsConsent):
     """The log is not the log that is pinned for this folder, so wfctl changes nothing."""
 
     code = "another_log"
@@ -249,7 +249,7 @@ class AnotherLog(Worded, NeedsConsent):
     pinned: list[str]
 
 
-def place_of(stream: str) -> str:
+def folder_part_of_stream(stream: str) -> str:
     """Return the part of the folder that a log belongs to.
 
     This is ``workflow`` for every workflow, because a folder has only one. For a machine, it is the
@@ -267,19 +267,19 @@ def pinned_at(root: Path, stream: str) -> list[Pin]:
         *_read_pins(_pins_file(root)),
         *(pin for pin in _read_earlier_pins() if pin.root == str(root)),
     ]
-    return [pin for pin in pins if pin.place == place_of(stream)]
+    return [pin for pin in pins if pin.place == folder_part_of_stream(stream)]
 
 
 def _keep_pin(root: Path, pin: Pin) -> None:
     """Store the pin of a log for its folder. Replace an earlier pin."""
     path = _pins_file(root)
     others = [known for known in _read_pins(path) if known.place != pin.place]
-    make_own_folder(path.parent)
+    create_owner_only_folder(path.parent)
     pins = [one._asdict() for one in (*others, pin)]
     _write_pins(path, {"format": 2, "root": str(root), "pins": pins})
     for older in sorted(_pins_folder().glob("*.json")):
         entries = _read_entries(older)
-        same = place_of(_earlier_stream_name(older)) == pin.place
+        same = folder_part_of_stream(_earlier_stream_name(older)) == pin.place
         left = [entry for entry in entries if not (same and entry["root"] == str(root))]
         if left != entries:
             _write_pins(older, {"format": 1, "pins": left})

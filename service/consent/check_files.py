@@ -7,15 +7,19 @@ import sys
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
-from lifecycle.state.run_files import find_files_of_jobs
+from lifecycle.state.run_files import find_data_files_from_jobs
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.words.scripts import IMPORTED, MISSING, has_script_ending
-from service.consent.packages import find_imported_names, find_names_in, find_unused_names
+from service.consent.packages import (
+    find_imported_names,
+    find_imported_names_in_text,
+    find_unimported_stdlib_names,
+)
 from service.consent.scripts import (
     digest_of,
     find_importable_modules,
+    find_script_digests,
     find_verify_paths,
-    scripts_of,
 )
 
 #: Pattern of the module name after ``-m`` in a command.
@@ -31,12 +35,12 @@ def find_check_files(root: Path, state: Workflow, stage: Stage) -> dict[str, str
     library may import it.
     """
     named_by_it = find_verify_paths(root, stage)
-    scripts = scripts_of(root, state, stage).items()
+    scripts = find_script_digests(root, state, stage).items()
     own = {path: digest for path, digest in scripts if path in named_by_it}
     found = find_importable_modules(root, state, stage)
     folders = {".", stage.id, *(str(PurePosixPath(path).parent) for path in own)}
-    named = {path: {*_names_of(path, folders)} for path in found}
-    imported = _collect_imported_names(root, own, named, _commands_of(stage))
+    named = {path: {*_list_import_names(path, folders)} for path in found}
+    imported = _collect_imported_names(root, own, named, _list_verify_commands(stage))
     return {**{path: found[path] for path, names in named.items() if names & imported}, **own}
 
 
@@ -46,7 +50,11 @@ def find_loaded_files(root: Path, state: Workflow, stage: Stage) -> set[str]:
     They include the scripts and inputs of the stage. If one of these files has a compiled copy,
     Python loads the copy instead.
     """
-    return {*find_check_files(root, state, stage), *scripts_of(root, state, stage), *stage.inputs}
+    return {
+        *find_check_files(root, state, stage),
+        *find_script_digests(root, state, stage),
+        *stage.inputs,
+    }
 
 
 def find_changed_check_files(
@@ -57,7 +65,7 @@ def find_changed_check_files(
     If a check command names a recorded file that no longer exists, its value is `MISSING`. Files
     that a job wrote are left out. New files are included only if they are scripts.
     """
-    made = find_files_of_jobs(state)
+    made = find_data_files_from_jobs(state)
     found = find_check_files(root, state, stage).items()
     now = {path: sha for path, sha in found if path in recorded or _is_code(path)}
     now = {path: sha for path, sha in now.items() if (path, sha) not in made}
@@ -71,12 +79,12 @@ def _is_code(path: str) -> bool:
     return has_script_ending(path) or path.endswith(IMPORTED)
 
 
-def _commands_of(stage: Stage) -> list[str]:
+def _list_verify_commands(stage: Stage) -> list[str]:
     found = (stage.parameters.get(name) for name in stage.work.verify_folders)
     return [text for text in found if isinstance(text, str)]
 
 
-def _names_of(path: str, folders: Collection[str]) -> Iterator[str]:
+def _list_import_names(path: str, folders: Collection[str]) -> Iterator[str]:
     """Yield the names by which scripts in one of the folders can import a file."""
     parts = PurePosixPath(path).parts
     for folder in folders:
@@ -90,12 +98,18 @@ def _collect_imported_names(
 ) -> set[str]:
     """Return the module names that scripts and commands import, directly or indirectly."""
     read, todo = set[str](), {*own}
-    names = {name for text in commands for name in (*find_names_in(text), *_MODULE.findall(text))}
+    names = {
+        name
+        for text in commands
+        for name in (*find_imported_names_in_text(text), *_MODULE.findall(text))
+    }
     while todo:
         read |= todo
         names |= {name for path in todo for name in find_imported_names(root / path)}
         todo = {path for path, known in named.items() if known & names} - read
-    unused = find_unused_names(root, [path for path in read if path.endswith(".py")], commands)
+    unused = find_unimported_stdlib_names(
+        root, [path for path in read if path.endswith(".py")], commands
+    )
     return names | (
         {name for one in named.values() for name in one} & sys.stdlib_module_names - unused
     )

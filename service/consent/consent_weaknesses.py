@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from lifecycle.state.workflow import Workflow
 
 
-def list_doubts(approvals: Approvals, state: Workflow) -> list[str]:
+def list_consent_weaknesses(approvals: Approvals, state: Workflow) -> list[str]:
     """Return a sentence for each weakness of the consent to the plan and its changes."""
     told: list[str] = []
     if state.consent == "trust":
@@ -23,7 +23,7 @@ def list_doubts(approvals: Approvals, state: Workflow) -> list[str]:
         told = [f"the consent policy is trust: {plan}{anyone}"]
     elif state.consent == "signature" and not approvals.is_pinned():
         told = ["this user account has not pinned this log, so its first event is not verified"]
-    return [*told, *list_pin_doubts(approvals), *_describe_outside_scripts(state)]
+    return [*told, *list_pin_contradictions(approvals), *_describe_outside_scripts(state)]
 
 
 def _describe_outside_scripts(state: Workflow) -> list[str]:
@@ -31,7 +31,7 @@ def _describe_outside_scripts(state: Workflow) -> list[str]:
     return [f"{', '.join(outside)}: {OUTSIDE}, because it is outside the root"] if outside else []
 
 
-def list_pin_doubts(approvals: Approvals) -> list[str]:
+def list_pin_contradictions(approvals: Approvals) -> list[str]:
     """Return a sentence for each contradiction between the log and this account's pins.
 
     A pin is a record outside the log that the user account knows the log.
@@ -61,14 +61,14 @@ _SIGNED = {
 }
 
 
-class Decided(consent.Policy, Protocol):
+class DecisionState(consent.Policy, Protocol):
     """A workflow or machine that a decision concerns. ``head`` is its version."""
 
     id: str
     head: int
 
 
-def statement_of(state: Decided, type_: str, data: Mapping[str, Any], head: str) -> bytes:
+def statement_of(state: DecisionState, type_: str, data: Mapping[str, Any], head: str) -> bytes:
     """Return the statement that a person approves or signs, as canonical JSON.
 
     ``head`` is the hash of the event before the decision.
@@ -81,11 +81,11 @@ def statement_of(state: Decided, type_: str, data: Mapping[str, Any], head: str)
 
 
 def explain_invalid_decision(
-    state: Decided, type_: str, event: consent.RecordedApproval
+    state: DecisionState, type_: str, event: consent.RecordedApproval
 ) -> str | None:
     """Return the reason why the proof of a decision is invalid, or None if it is valid."""
     wrong = consent.explain_unusable_proof(state, event.data.get("proof"))
     if wrong is not None:
         return wrong
     statement = statement_of(state, type_, event.data, event.prev_hash)
-    return consent.judge_proof(state, event, statement, "decision")
+    return consent.explain_insufficient_proof(state, event, statement, "decision")

@@ -71,7 +71,7 @@ def _is_below(root: Path, path: str) -> bool:
     )
 
 
-def find_unused_names(
+def find_unimported_stdlib_names(
     root: Path, scripts: Iterable[str], commands: Iterable[str]
 ) -> frozenset[str]:
     """Return the names of Python's standard modules that no script or command imports.
@@ -80,7 +80,7 @@ def find_unused_names(
     """
     scripts = list(scripts)
     imported = {name for path in scripts for name in find_imported_names(root / path)}
-    imported |= {name for text in commands for name in find_names_in(text)}
+    imported |= {name for text in commands for name in find_imported_names_in_text(text)}
     local = {PurePosixPath(path).stem for path in scripts}
     if imported - sys.stdlib_module_names - local:
         return frozenset()
@@ -94,10 +94,10 @@ def find_imported_names(script: Path) -> Iterator[str]:
             text = stream.read(_CHARACTERS)
     except (OSError, ValueError):
         return
-    yield from find_names_in(text)
+    yield from find_imported_names_in_text(text)
 
 
-def find_names_in(text: str) -> Iterator[str]:
+def find_imported_names_in_text(text: str) -> Iterator[str]:
     """Yield the top-level module name of each import in Python code or in a command."""
     for found in _IMPORT.finditer(text):
         parts = [found[1]] if found[1] else found[2].split(",")

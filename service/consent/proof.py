@@ -13,8 +13,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from eventstore.chain import canonical_json, sha256_hex
 from eventstore.event import Actor, RecordedEvent
 from lifecycle.errors import LifecycleError
-from lifecycle.fold.evolve import BY_MANDATE, rule_of, version_after
-from lifecycle.rules.impact import Impact, impact_of
+from lifecycle.fold.evolve import (
+    BY_MANDATE,
+    parse_mandate_rule_version,
+    plan_version_after_approval,
+)
+from lifecycle.rules.impact import Impact, compute_approval_impact
 from lifecycle.state.workflow import Amendment, Workflow
 from lifecycle.words.mandates import RULE
 
@@ -52,7 +56,7 @@ class Consenter(Protocol):
         """Return the proof of consent, or None if the question has changed meanwhile."""
 
 
-class Planned(NamedTuple):
+class PlannedApproval(NamedTuple):
     """An approval that is not in the log yet. ``prev_hash`` is the hash of the last event."""
 
     data: dict[str, Any]
@@ -62,16 +66,16 @@ class Planned(NamedTuple):
 
 
 #: An approval in the log, or an approval that is about to be recorded.
-RecordedApproval = Planned | RecordedEvent
+RecordedApproval = PlannedApproval | RecordedEvent
 
 
-def build_planned_approval(event: RecordedEvent, at: str) -> Planned:
+def build_planned_approval(event: RecordedEvent, at: str) -> PlannedApproval:
     """Return a recorded approval with ``at`` as its time, instead of the time in its row.
 
     The time in the row cannot be trusted, because the writer of the row chooses it. The caller
     gives the latest recording time of all events up to this one.
     """
-    return Planned(event.data, event.prev_hash, event.actor, at)
+    return PlannedApproval(event.data, event.prev_hash, event.actor, at)
 
 
 def agreed_content(amendment: Amendment) -> dict[str, Any]:
@@ -111,12 +115,12 @@ def _build_shown_content(
     """Return everything that a person sees before approving, without the hash of the log."""
     plan: dict[str, Any] = {}
     if amendment.is_plan:  # the definition and the future approvers
-        from lifecycle.rules.amendments import definition_of
+        from lifecycle.rules.amendments import build_definition_to_approve
 
         later: dict[str, Any] = {"purpose": state.purpose, "signers": state.signers}
         later |= {"mandates": state.mandates} if state.mandates else {}
         later |= {"rounds": state.rounds} if state.rounds else {}
-        plan = {"plan": {**definition_of(state), **later}}
+        plan = {"plan": {**build_definition_to_approve(state), **later}}
     return {
         "amendment": {**agreed_content(amendment), **plan},
         "form": FORM,
@@ -127,7 +131,7 @@ def _build_shown_content(
     }
 
 
-def shown_digest(
+def shown_content_digest(
     state: Workflow, amendment: Amendment, impact: Impact, scripts: Mapping[str, str]
 ) -> str:
     """Return the digest of everything that a person sees before approving."""
@@ -172,7 +176,9 @@ def explain_invalid_approval(state: Workflow, approval: RecordedApproval) -> str
     wrong = explain_unusable_proof(state, proof, BY_MANDATE)
     if wrong is not None:
         return wrong
-    from lifecycle.rules.amendments import check_fits  # needed only for approvals
+    from lifecycle.rules.amendments import (
+        check_amendment_still_applies,  # needed only for approvals
+    )
     from lifecycle.rules.decide import payload_of
 
     try:
@@ -181,23 +187,23 @@ def explain_invalid_approval(state: Workflow, approval: RecordedApproval) -> str
             content = agreed_content(amendment)
             named = {"amendment": content.pop("id"), "kind": content.pop("type")}
             payload_of("amendment.proposed", {**content, **named})
-        check_fits(state, amendment)
+        check_amendment_still_applies(state, amendment)
     except LifecycleError as error:
         return error.message
-    impact = impact_of(state, amendment, data.get("kept"))
+    impact = compute_approval_impact(state, amendment, data.get("kept"))
     if (data.get("version"), data.get("invalidated_stages")) != (
-        version_after(state, amendment),
+        plan_version_after_approval(state, amendment),
         list(impact.affected),
     ):
         return "the version or the list of affected stages does not match the amendment"
     statement, what = rebuild_statement(state, amendment, approval), "amendment, impact"
     if data["proof"]["policy"] != BY_MANDATE:
-        return judge_proof(state, approval, statement, what)
+        return explain_insufficient_proof(state, approval, statement, what)
     unbound = _explain_unbound_proof(data["proof"], statement, what)
     return unbound or _explain_mandate_violation(state, amendment, impact, approval)
 
 
-def judge_proof(
+def explain_insufficient_proof(
     state: Policy, approval: RecordedApproval, statement: bytes, what: str
 ) -> str | None:
     """Return the reason why a proof does not show a person's consent, or None if it does.
@@ -231,7 +237,10 @@ def _explain_mandate_violation(
     by = f"{actor.kind}:{actor.name}"
     if approval.data.get("approved_by") != f"{BY_MANDATE} {name}":
         return "approved_by does not name the mandate"
-    rule, least = rule_of(proof), max(1, *(a.mandate_rule for a in state.amendments.values()))
+    rule, least = (
+        parse_mandate_rule_version(proof),
+        max(1, *(a.mandate_rule for a in state.amendments.values())),
+    )
     if not least <= rule <= RULE:
         return (
             f"the approval uses version {rule} of the rules of mandates; expected "
@@ -261,19 +270,19 @@ def rebuild_statement(state: Workflow, amendment: Amendment, approval: RecordedA
 
     It is built from the state before the approval, in the format version that the proof names.
     """
-    from lifecycle.rules.impact import earlier_binding
+    from lifecycle.rules.impact import impact_shown_by_earlier_versions
 
     data, head = approval.data, approval.prev_hash
     form, kept, scripts = data["proof"].get("form"), data.get("kept"), data.get("scripts", {})
     if form == FORM:
-        impact = impact_of(state, amendment, kept)
+        impact = compute_approval_impact(state, amendment, kept)
         return build_statement(state, amendment, impact, head, scripts)
     said: dict[str, Any] = {"amendment": agreed_content(amendment), "head": head}
     said |= {"policy": state.consent, "workflow": state.id}
     if form == _THIRD:
-        bound = impact_of(state, amendment, kept, stops_all=True).binding()
+        bound = compute_approval_impact(state, amendment, kept, stops_all=True).binding()
     else:
-        bound = earlier_binding(state, amendment, kept)
+        bound = impact_shown_by_earlier_versions(state, amendment, kept)
     if form in (_SECOND, _THIRD):
         return canonical_json({**said, "form": form, "impact": bound, "scripts": scripts})
     return canonical_json({**said, "impact": sha256_hex(canonical_json(bound))})

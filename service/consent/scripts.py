@@ -16,17 +16,22 @@ from itertools import islice
 from pathlib import Path, PurePosixPath
 
 from lifecycle.fold.evolve import apply_amendment
-from lifecycle.state.run_files import commands_of, fill_in, find_files_of_jobs, find_run_files
+from lifecycle.state.run_files import (
+    expand_path_variables,
+    find_command_scripts,
+    find_data_files_from_jobs,
+    map_commands_to_folders,
+)
 from lifecycle.state.workflow import Amendment, Stage, Workflow
 from lifecycle.words.scripts import (
     IMPORTED,
     INIT,
     MISSING,
     OUTSIDE,
-    explain_unknown,
+    explain_unknown_digest,
     has_script_ending,
+    is_content_unknown,
     is_digest,
-    is_unknown,
 )
 from lifecycle.words.unknown_files import find_unknown_files
 from service.consent.packages import find_run_module
@@ -40,21 +45,23 @@ _SHOWN = 120
 _WORDS = re.compile(r"[^\s=;|&<>()$`'\"*?\[\]{}\\]+")
 
 
-def scripts_of(root: Path, state: Workflow, stage: Stage | None = None) -> dict[str, str]:
+def find_script_digests(root: Path, state: Workflow, stage: Stage | None = None) -> dict[str, str]:
     """Return the scripts that the plan or one of its stages runs, each with its SHA-256.
 
     These are files named in commands and verify commands, inputs that are scripts, files with the
     points of sweeps, machine files of profiles, and ``init.sh``. Outputs of stages and missing
     files are left out. Paths inside the workflow folder are relative to it.
     """
-    found = agreed_scripts(root, state, stage)
+    found = find_scripts_to_approve(root, state, stage)
     return {path: digest for path, digest in found.items() if is_digest(digest)}
 
 
-def agreed_scripts(root: Path, state: Workflow, stage: Stage | None = None) -> dict[str, str]:
+def find_scripts_to_approve(
+    root: Path, state: Workflow, stage: Stage | None = None
+) -> dict[str, str]:
     """Return the scripts that a person approves, each with its SHA-256 or a special value.
 
-    These are the scripts of `scripts_of`, and scripts without a digest. The value is `OUTSIDE` for
+    These are the scripts of `find_script_digests`, and scripts without a digest. The value is `OUTSIDE` for
     a script outside the workflow folder, and `MISSING` for one that does not exist. If a part of a
     command runs a file without naming it, the key is this part, and the value is `OUTSIDE` with a
     reason.
@@ -69,15 +76,15 @@ def agreed_scripts(root: Path, state: Workflow, stage: Stage | None = None) -> d
     read = {INIT, *map(os.path.normpath, machines)}
     found = {path: _digest_or_reason(root, path, path in run) for path in named - read}
     found |= {path: digest_of(root, path) or MISSING for path in read}
-    found |= {words: why for one in stages for words, why in _find_unknown_files(root, one)}
+    found |= {words: why for one in stages for words, why in _find_unnamed_file_commands(root, one)}
     return {
         path: one for path, one in sorted(found.items()) if one is not None and path not in made
     }
 
 
-def _find_unknown_files(root: Path, stage: Stage) -> Iterator[tuple[str, str]]:
+def _find_unnamed_file_commands(root: Path, stage: Stage) -> Iterator[tuple[str, str]]:
     """Yield each part of a stage's commands that runs an unnamed file, with the reason."""
-    for name in commands_of(stage):
+    for name in map_commands_to_folders(stage):
         command = stage.parameters.get(name)
         if isinstance(command, str):
             for one in find_unknown_files(command.replace(f"{root}/", "$WFCTL_ROOT/")):
@@ -111,14 +118,16 @@ def _digest_or_reason(root: Path, path: str, is_run: bool) -> str | None:
     return digest_of(root, path) or (MISSING if is_script else None)
 
 
-def scripts_after(root: Path, state: Workflow, amendment: Amendment) -> dict[str, str]:
+def find_scripts_after_amendment(
+    root: Path, state: Workflow, amendment: Amendment
+) -> dict[str, str]:
     """Return the scripts that a person approves, as they will be after an amendment.
 
-    See `agreed_scripts`.
+    See `find_scripts_to_approve`.
     """
     changed = state.draft()
     apply_amendment(changed, amendment)
-    return agreed_scripts(root, changed)
+    return find_scripts_to_approve(root, changed)
 
 
 def find_importable_modules(root: Path, state: Workflow, stage: Stage) -> dict[str, str]:
@@ -132,16 +141,16 @@ def find_importable_modules(root: Path, state: Workflow, stage: Stage) -> dict[s
     from projections.words.result_origin import module_of
     from service.consent.packages import (  # needed only for a launch
         find_package_modules,
-        find_unused_names,
+        find_unimported_stdlib_names,
     )
 
-    own = scripts_of(root, state, stage)
+    own = find_script_digests(root, state, stage)
     folders = {stage.id, *(str(PurePosixPath(path).parent) for path in own)}
     folders |= {"."} if stage.parameters.get("verify") else set()
     made = {path for one in state.stages.values() for path in one.outputs}
     found = {path for folder in folders for path in _list_modules(root, folder)}
     sources = {*own, *(path for path in found if path.endswith(".py"))}
-    unused = find_unused_names(root, sources, _commands_of(stage))
+    unused = find_unimported_stdlib_names(root, sources, _commands_of(stage))
     found = {path for path in found if module_of(path) not in unused}
     found |= {*find_package_modules(root, folders, sources)}
     listed = sorted(found - made)
@@ -180,12 +189,12 @@ def digest_of(root: Path, path: str) -> str | None:
 
 def find_changed_digests(root: Path, recorded: dict[str, str]) -> dict[str, str | None]:
     """Return the scripts that differ from recorded digests, with their current digests."""
-    known = {path: one for path, one in recorded.items() if not is_unknown(one)}
+    known = {path: one for path, one in recorded.items() if not is_content_unknown(one)}
     now = {path: digest_of(root, path) for path in known}
     return {path: digest for path, digest in now.items() if (digest or MISSING) != known[path]}
 
 
-def find_unpinned_changes(root: Path, state: Workflow) -> list[str]:
+def find_scripts_violating_pins(root: Path, state: Workflow) -> list[str]:
     """Return the scripts that the plan does not allow to run.
 
     If a plan pins its scripts (lists their digests), these are changed scripts and scripts that it
@@ -194,28 +203,28 @@ def find_unpinned_changes(root: Path, state: Workflow) -> list[str]:
     pinned = state.session_config.get("pin")
     if not isinstance(pinned, dict):
         return []
-    new = scripts_of(root, state).keys() - pinned.keys()
+    new = find_script_digests(root, state).keys() - pinned.keys()
     found = {*find_changed_digests(root, pinned), *new}
-    return sorted(found - find_data_of_jobs(root, state) if found else found)
+    return sorted(found - find_unchanged_job_files(root, state) if found else found)
 
 
-def find_unpinnable(root: Path, state: Workflow) -> list[str]:
+def explain_unpinnable_scripts(root: Path, state: Workflow) -> list[str]:
     """Return a reason for each script whose content wfctl cannot know.
 
     Return an empty list if the plan does not pin its scripts (list their digests).
     """
     if not isinstance(state.session_config.get("pin"), dict):
         return []
-    found = agreed_scripts(root, state).items()
-    return [explain_unknown(path, one) for path, one in found if is_unknown(one)]
+    found = find_scripts_to_approve(root, state).items()
+    return [explain_unknown_digest(path, one) for path, one in found if is_content_unknown(one)]
 
 
-def find_data_of_jobs(root: Path, state: Workflow) -> set[str]:
+def find_unchanged_job_files(root: Path, state: Workflow) -> set[str]:
     """Return the paths of files that jobs wrote and that have not changed since.
 
     Scripts are left out.
     """
-    return {path for path, one in find_files_of_jobs(state) if digest_of(root, path) == one}
+    return {path for path, one in find_data_files_from_jobs(state) if digest_of(root, path) == one}
 
 
 def find_verify_paths(root: Path, stage: Stage) -> set[str]:
@@ -245,10 +254,10 @@ def _find_command_paths(root: Path, stage: Stage, name: str, folder: str) -> Ite
     command = stage.parameters.get(name)
     if not isinstance(command, str):
         return
-    for word in _WORDS.findall(fill_in(stage, folder, command)):
+    for word in _WORDS.findall(expand_path_variables(stage, folder, command)):
         if "/" in word or "." in word:
             yield from _join_below(folder, word)
-    for one in find_run_files(stage, name, folder):
+    for one in find_command_scripts(stage, name, folder):
         if one.module is not None:
             yield from find_run_module(
                 root, one.module, [one.path, *one.search, *_module_search_folders(stage)]
@@ -264,8 +273,8 @@ def _list_run_files(stage: Stage) -> Iterator[str]:
 
     The files need not exist.
     """
-    for name, folder in commands_of(stage).items():
-        found = find_run_files(stage, name, folder)
+    for name, folder in map_commands_to_folders(stage).items():
+        found = find_command_scripts(stage, name, folder)
         yield from (one.path for one in found if one.runs and one.module is None)
 
 

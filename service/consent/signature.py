@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from eventstore.private_files import make_own_folder
+from eventstore.private_files import create_owner_only_folder
 from service.errors import InvalidOption, NotFound, ServiceError
 from service.root.atomic_files import content_of, write_whole
 
@@ -150,7 +150,7 @@ def make_key(path: Path, name: str, *, hardware: bool) -> None:
 
     With ``hardware``, the key is stored on a security key. Raises `SignatureFailed` if this fails.
     """
-    make_own_folder(path.parent)
+    create_owner_only_folder(path.parent)
     kind = "ed25519-sk" if hardware else "ed25519"
     asked = [_find_keygen(), "-q", "-t", kind, "-C", name, "-f", str(path)]
     done = subprocess.run(asked, stdout=sys.stderr, check=False)
@@ -213,6 +213,6 @@ def allow_signer(path: Path, line: str) -> bool:
     if line in text.splitlines():
         return False
     gap = "" if not text or text.endswith("\n") else "\n"
-    make_own_folder(path.parent)
+    create_owner_only_folder(path.parent)
     write_whole(path, f"{text}{gap}{line}\n".encode("utf-8", "surrogateescape"))
     return True

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from eventstore.private_files import read_regular
 from lifecycle.state.workflow import Stage, Workflow
-from service.consent.scripts import find_importable_modules, find_verify_paths, scripts_of
+from service.consent.scripts import find_importable_modules, find_script_digests, find_verify_paths
 from service.root.folder_entries import is_file
 
 #: Pattern of words in a script that may be paths. A word needs a dot or a slash.
@@ -34,7 +34,7 @@ def find_undeclared_files(root: Path, state: Workflow, stage: Stage) -> list[Und
     a script. A name in a script is tried as a path from the workflow folder, the stage's folder and
     the script's folder.
     """
-    scripts = scripts_of(root, state, stage)
+    scripts = find_script_digests(root, state, stage)
     read_in_place = {*find_verify_paths(root, stage)} & scripts.keys()
     declared = {*scripts, *find_importable_modules(root, state, stage)}
     for one in state.stages.values():

@@ -10,7 +10,7 @@ from typing import Any
 LARGEST, DEEPEST, MOST = 8 << 20, 100, 500_000
 
 
-def excess(value: Any) -> str | None:
+def describe_exceeded_limit(value: Any) -> str | None:
     """Return a message that names the limit a document exceeds, or None if it exceeds none."""
     level, count = [iter((value,))], 0
     while level:

@@ -12,7 +12,7 @@ from typing import Any
 
 from eventstore.private_files import NotRegular, read_regular
 from lifecycle.errors import InvalidPlan
-from service.documents.bounds import LARGEST, excess
+from service.documents.bounds import LARGEST, describe_exceeded_limit
 from service.errors import NotFound, UnreadablePlan
 
 
@@ -22,8 +22,8 @@ def read_plan(source: str) -> Any:
     Raises `NotFound` if the file does not exist, `UnreadablePlan` if it cannot be parsed, and
     `InvalidPlan` if it contains a value that the log cannot store.
     """
-    plan = decode(source, _text(source))
-    problems = list(_unportable(plan, ""))
+    plan = decode(source, _read_source_text(source))
+    problems = list(_find_unstorable_values(plan, ""))
     if problems:
         raise InvalidPlan(problems)
     return plan
@@ -43,7 +43,7 @@ def decode(source: str, text: str) -> Any:
     return decode_json(source, text)
 
 
-def _text(source: str) -> str:
+def _read_source_text(source: str) -> str:
     try:
         if source == "-":
             raw: bytes = sys.stdin.buffer.read(LARGEST + 1)
@@ -74,19 +74,23 @@ def decode_json(source: str, text: str) -> Any:
     Raises `UnreadablePlan` if the JSON is invalid, or if it contains NaN or duplicate keys.
     """
     try:
-        found = json.loads(text, parse_constant=_no_constant, object_pairs_hook=_no_duplicates)
+        found = json.loads(
+            text,
+            parse_constant=_reject_json_constant,
+            object_pairs_hook=_build_dict_with_unique_keys,
+        )
     except json.JSONDecodeError as error:
         raise UnreadablePlan(source, "JSON", error.msg, error.lineno, error.colno) from error
     except (ValueError, RecursionError) as error:
         raise UnreadablePlan(source, "JSON", str(error), None, None) from error
-    return _bounded(source, "JSON", found)
+    return _require_within_limits(source, "JSON", found)
 
 
-def _no_constant(name: str) -> None:
+def _reject_json_constant(name: str) -> None:
     raise ValueError(f"{name} is not a JSON number")
 
 
-def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _build_dict_with_unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
         keys = [key for key, _ in pairs]
@@ -95,8 +99,8 @@ def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _bounded(source: str, kind: str, value: Any) -> Any:
-    why = excess(value)
+def _require_within_limits(source: str, kind: str, value: Any) -> Any:
+    why = describe_exceeded_limit(value)
     if why is not None:
         raise UnreadablePlan(source, kind, why, None, None)
     return value
@@ -104,7 +108,9 @@ def _bounded(source: str, kind: str, value: Any) -> Any:
 
 def _toml(source: str, text: str) -> Any:
     try:
-        return _plain(_bounded(source, "TOML", tomllib.loads(text)))
+        return _convert_times_to_strings(
+            _require_within_limits(source, "TOML", tomllib.loads(text))
+        )
     except RecursionError as error:
         raise UnreadablePlan(source, "TOML", str(error), None, None) from error
     except tomllib.TOMLDecodeError as error:
@@ -122,7 +128,7 @@ def _yaml(source: str, text: str) -> Any:
     from service.documents.strict_yaml import load
 
     try:
-        return _plain(_bounded(source, "YAML", load(text)))
+        return _convert_times_to_strings(_require_within_limits(source, "YAML", load(text)))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         line, column = (mark.line + 1, mark.column + 1) if mark else (None, None)
@@ -131,23 +137,23 @@ def _yaml(source: str, text: str) -> Any:
         raise UnreadablePlan(source, "YAML", str(error), None, None) from error
 
 
-def _plain(value: Any) -> Any:
+def _convert_times_to_strings(value: Any) -> Any:
     """Return the value with dates and times converted to ISO 8601 strings."""
     if isinstance(value, dict):
-        return {str(key): _plain(child) for key, child in value.items()}
+        return {str(key): _convert_times_to_strings(child) for key, child in value.items()}
     if isinstance(value, list):
-        return [_plain(child) for child in value]
+        return [_convert_times_to_strings(child) for child in value]
     return value.isoformat() if hasattr(value, "isoformat") else value
 
 
-def _unportable(value: Any, place: str) -> Iterator[str]:
+def _find_unstorable_values(value: Any, place: str) -> Iterator[str]:
     if isinstance(value, dict):
         for key, child in value.items():
-            yield from _unportable(key, f"{place}: a key")
-            yield from _unportable(child, f"{place}.{key}" if place else key)
+            yield from _find_unstorable_values(key, f"{place}: a key")
+            yield from _find_unstorable_values(child, f"{place}.{key}" if place else key)
     elif isinstance(value, list):
         for index, child in enumerate(value):
-            yield from _unportable(child, f"{place}[{index}]")
+            yield from _find_unstorable_values(child, f"{place}[{index}]")
     elif isinstance(value, str) and not value.isprintable():
         try:
             value.encode()

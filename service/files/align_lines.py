@@ -55,7 +55,7 @@ def align_lines(found: bytes, fresh: bool, pieces: Sequence[LogPiece], shown: in
             shown = max(shown, pieces[number].version)
             number += 1
             end = position + len(due)
-        elif due is not None and _is_torn(found, position, due, pieces[number]):
+        elif due is not None and _is_incomplete_line(found, position, due, pieces[number]):
             break
         else:
             end = found.find(b"\n", position) + 1 or len(found)
@@ -70,7 +70,7 @@ def align_lines(found: bytes, fresh: bool, pieces: Sequence[LogPiece], shown: in
     return Alignment(foreign, missing, lost or any(piece.external for piece in rest))
 
 
-def _is_torn(found: bytes, position: int, due: bytes, piece: LogPiece) -> bool:
+def _is_incomplete_line(found: bytes, position: int, due: bytes, piece: LogPiece) -> bool:
     left = len(found) - position
     return not piece.external and left < len(due) and found.startswith(due[:left], position)
 

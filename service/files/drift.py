@@ -9,13 +9,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from eventstore.event import RecordedEvent
-from eventstore.private_files import require_bearable
+from eventstore.private_files import require_file_fits_memory
 from lifecycle.payload import models as p
 from lifecycle.state.workflow import Workflow
 from projections.files import state_document
 from projections.files.progress_log import LogPiece, build_piece
 from service.reading.log import WorkflowLog
-from service.root.atomic_files import Mark, common_start, content_of, mark_of, write_whole
+from service.root.atomic_files import (
+    Mark,
+    common_start,
+    content_of,
+    file_change_fingerprint,
+    write_whole,
+)
 from service.root.paths_within_root import content_within, open_within
 from service.root.root import Root
 from service.root.sync_record import NEWER_PART, Synced, digest
@@ -61,7 +67,7 @@ def _kept_path(root: Root, name: str, sha: str) -> Path:
     return root.drift / f"{name}.{sha[:16]}"
 
 
-def is_half_mended(
+def is_half_restored(
     root: Root, name: str, found: bytes | None, expected: bytes, known: Iterable[str | None]
 ) -> bool:
     """Return whether an interrupted command left a file half restored.
@@ -214,8 +220,8 @@ def read_log_view(root: Path, name: str, left: Synced | None, *, thorough: bool 
     except FileNotFoundError:
         return LogView(left is None or left.size == 0, b"", b"", None)
     with open(descriptor, "rb") as file:  # noqa: PTH123 - a descriptor has no path
-        require_bearable(descriptor, root / name)
-        mark = mark_of(os.fstat(descriptor))
+        require_file_fits_memory(descriptor, root / name)
+        mark = file_change_fingerprint(os.fstat(descriptor))
         if left is None:
             return LogView(True, b"", file.read(), mark)
         is_trusted = mark == left.mark and not thorough
@@ -229,7 +235,7 @@ def read_log_view(root: Path, name: str, left: Synced | None, *, thorough: bool 
     return LogView(left.shows(content), newer, tail, mark)
 
 
-def remember_log(
+def build_remembered_log_state(
     root: Path, name: str, before: Synced, view: LogView, added: bytes, version: int, mark: Mark
 ) -> Synced:
     """Return the state of the file to remember after ``added`` was appended to it.
@@ -250,7 +256,7 @@ def remember_log(
 
 
 @dataclass(slots=True)
-class Trail:
+class FileChanges:
     """The changes of the generated files since a version of the log.
 
     ``pieces`` are the lines of progress.log. ``state`` is the newest state, or None without a
@@ -263,7 +269,9 @@ class Trail:
     state: Workflow | None = None
 
 
-def build_trail(log: WorkflowLog, after: int, start: Workflow | None, shown: int) -> Trail:
+def compute_file_changes(
+    log: WorkflowLog, after: int, start: Workflow | None, shown: int
+) -> FileChanges:
     """Return the changes of the generated files since version ``after`` of the log.
 
     ``start`` is the state at this version, if known. The state and the lines in the result belong
@@ -271,7 +279,7 @@ def build_trail(log: WorkflowLog, after: int, start: Workflow | None, shown: int
     newest lines would then be regarded as complete.
     """
     start = log.state(after) if start is None and after else start
-    return collect_trail(log.steps(after, start), start, shown)
+    return collect_file_changes(log.steps(after, start), start, shown)
 
 
 def is_file_unedited(log: WorkflowLog, left: Synced | None, found: bytes | None) -> bool:
@@ -292,14 +300,14 @@ def was_written_by_wfctl(log: WorkflowLog, after: int, found: bytes) -> bool:
     )
 
 
-def collect_trail(
+def collect_file_changes(
     steps: Iterable[tuple[RecordedEvent, Workflow]], start: Workflow | None = None, shown: int = 0
-) -> Trail:
+) -> FileChanges:
     """Collect the changes of the generated files from a sequence of events and states.
 
     progress.log already contains the lines up to version ``shown``.
     """
-    found = Trail(state=start)
+    found = FileChanges(state=start)
     for event, state in steps:
         part = build_piece(event, state) if event.version > shown else None
         if part is not None:

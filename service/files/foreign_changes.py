@@ -13,18 +13,18 @@ from eventstore.errors import InvalidData
 from lifecycle.errors import Refused
 from lifecycle.fold.evolve import KEYED
 from lifecycle.payload import models as p
-from lifecycle.rules.amendable import SESSION_SET_KEYS, kind_of_changes
+from lifecycle.rules.amendable import SESSION_SET_KEYS, required_amendment_type
 from lifecycle.rules.amendable import WORKFLOW_FIELDS as AMENDABLE_OF_WORKFLOW
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Drift, Stage, Workflow
-from lifecycle.words.document import DEFINITIONAL, STAGE_FIELDS, WORKFLOW_FIELDS, layout_of
+from lifecycle.words.document import DEFINITIONAL, STAGE_FIELDS, WORKFLOW_FIELDS, record_key_order
 from projections.files import state_document
 from projections.files.document_diff import FieldDifference, apply_differences
 from projections.files.progress_log import join_pieces
 from service.errors import NotFound
 from service.files.align_lines import build_notes
 from service.files.drift import (
-    collect_trail,
+    collect_file_changes,
     line_differences,
     make_recordable,
     read_log_view,
@@ -120,7 +120,7 @@ def _build_adoption(
     for difference in listed:
         # The log already contains the new value, for example because a new status has set this
         # field. No command is needed.
-        is_fulfilled = difference.path != ("status",) and _is_already_so(now, difference)
+        is_fulfilled = difference.path != ("status",) and _is_value_in_log(now, difference)
         if _is_meaningless(difference) or is_fulfilled:
             result.left.append(difference.name)
         elif not _can_be_recorded(difference.new):
@@ -129,10 +129,10 @@ def _build_adoption(
             groups.setdefault(difference.stage, []).append(difference)
     for stage, group in groups.items() if not result.impossible else ():
         if stage is not None and group[0].path == ():
-            _adopt_whole_stage(result, group[0], found)
+            _propose_inserted_stage(result, group[0], found)
         else:
             old, new = _find_entry(base, stage), _find_entry(found, stage)
-            _Fields(result, stage, old, new, launched).adopt(group, state, evidence)
+            _EditedFields(result, stage, old, new, launched).adopt(group, state, evidence)
     return result
 
 
@@ -165,7 +165,7 @@ def _can_be_recorded(value: Any) -> bool:
     return True
 
 
-def _adopt_whole_stage(result: Adoption, difference: FieldDifference, found: Document) -> None:
+def _propose_inserted_stage(result: Adoption, difference: FieldDifference, found: Document) -> None:
     """Add a command that proposes the new stage, or a reason to refuse a removed stage.
 
     The removal of a stage cannot be adopted.
@@ -185,7 +185,7 @@ def _adopt_whole_stage(result: Adoption, difference: FieldDifference, found: Doc
 
 
 @dataclass(slots=True)
-class _Fields:
+class _EditedFields:
     """The fields of one stage, or of the workflow, before and after a manual edit."""
 
     result: Adoption
@@ -202,7 +202,7 @@ class _Fields:
         moved = self.stage is not None and "status" in fields
         if moved:
             fields.pop("status")
-            self._status(state.stage(str(self.stage)), evidence)
+            self._add_status_commands(state.stage(str(self.stage)), evidence)
         amended = []
         for name, listed in fields.items():
             follows = name in _FOLLOWS if self.stage is not None else name in _DERIVED
@@ -211,8 +211,8 @@ class _Fields:
             elif self._is_amended(name, state):
                 amended.append(name)
             else:
-                self._field(name)
-        self._amendments(amended)
+                self._add_field_command(name)
+        self._add_amendment_command(amended)
 
     def _is_amended(self, name: str, state: Workflow) -> bool:
         """Return whether a change of this field needs an amendment approved by a person."""
@@ -224,7 +224,7 @@ class _Fields:
         declared = state.stage(self.stage).declared_outputs
         return not all(output in listed for output in declared)
 
-    def _field(self, name: str) -> None:
+    def _add_field_command(self, name: str) -> None:
         known, value = STAGE_FIELDS if self.stage else WORKFLOW_FIELDS, self.found.get(name)
         kind, event = _RECORDED.get(name, ((), None)) if self.stage else ((), None)
         if name not in known:
@@ -232,24 +232,24 @@ class _Fields:
                 stage=self.stage,
                 field=name,
                 value=value,
-                layout=layout_of(value),
+                layout=record_key_order(value),
                 removed=name not in self.found,
             )
             self.result.unknown.append(unknown)
         elif event is None or not isinstance(value, kind):
             why = "wfctl derives this field from the log"
-            self._impossible(name, _REASONS.get(name, why))
+            self._add_impossible_field(name, _REASONS.get(name, why))
         else:
             try:
                 self.result.add(event(str(self.stage), value))
             except ValueError as error:
-                self._impossible(name, f"{error}".splitlines()[0])
+                self._add_impossible_field(name, f"{error}".splitlines()[0])
 
-    def _impossible(self, name: str, why: str) -> None:
+    def _add_impossible_field(self, name: str, why: str) -> None:
         place = name if self.stage is None else f"{self.stage}.{name}"
         self.result.impossible[place] = why
 
-    def _status(self, stage: Stage, evidence: str | None) -> None:
+    def _add_status_commands(self, stage: Stage, evidence: str | None) -> None:
         target = self.found.get("status")
         error = self.found.get("last_error")
         reason = error if isinstance(error, str) and error else "set to failed by hand"
@@ -262,8 +262,8 @@ class _Fields:
             Status.PREPARING: lambda: p.StagePrepared(stage=stage.id, detail=_BY_HAND),
             Status.COMPLETED: lambda: p.StageCompleted(stage=stage.id, evidence=evidence),
             Status.FAILED: lambda: p.StageFailed(stage=stage.id, error=reason),
-            Status.INVALIDATED: lambda: self._proposes("stage_rerun", said),
-            Status.SKIPPED: lambda: self._proposes("stage_skip", said),
+            Status.INVALIDATED: lambda: self._build_proposal("stage_rerun", said),
+            Status.SKIPPED: lambda: self._build_proposal("stage_skip", said),
         }
         if target == stage.status:
             # The stage already has this status in the log, so no command is needed.
@@ -275,33 +275,37 @@ class _Fields:
         if target in makers:
             self.result.add(makers[target]())
         elif target not in _UNDER_WAY:
-            self._impossible("status", f"{target!r:.60} is not a status")
+            self._add_impossible_field("status", f"{target!r:.60} is not a status")
         elif not proven:
-            self._impossible("status", _NO_TRACE.format(stage=stage.id))
+            self._add_impossible_field("status", _NO_TRACE.format(stage=stage.id))
 
-    def _proposes(self, kind: Any, said: str, **more: Any) -> Payload:
+    def _build_proposal(self, kind: Any, said: str, **more: Any) -> Payload:
         return p.AmendmentProposed(kind=kind, stage=self.stage, description=said, **more)
 
-    def _amendments(self, fields: Iterable[str]) -> None:
-        changes = {name: self._change(name) for name in fields}
+    def _add_amendment_command(self, fields: Iterable[str]) -> None:
+        changes = {name: self._build_field_change(name) for name in fields}
         changes = {name: change for name, change in changes.items() if change}
         if changes:
             said = f"{', '.join(changes)} {_BY_HAND}"
-            self.result.add(self._proposes(kind_of_changes(changes), said, changes=changes))
+            self.result.add(
+                self._build_proposal(required_amendment_type(changes), said, changes=changes)
+            )
 
-    def _change(self, name: str) -> Document | None:
+    def _build_field_change(self, name: str) -> Document | None:
         if name not in KEYED:
             if name not in self.found:
-                self._impossible(name, "a field can be changed, but not removed")
+                self._add_impossible_field(name, "a field can be changed, but not removed")
                 return None
-            return _build_leaf(self.base, self.found, name)
+            return _build_old_new_pair(self.base, self.found, name)
         old, new = self.base.get(name, {}), self.found.get(name)
         if not isinstance(new, dict):
-            self._impossible(name, "expected an object")
+            self._add_impossible_field(name, "expected an object")
             return None
         sessions = SESSION_SET_KEYS if name == "session_config" else ()
         keys = [key for key in dict.fromkeys([*old, *new]) if key not in sessions]
-        return {key: _build_leaf(old, new, key) for key in keys if not _is_same(old, new, key)}
+        return {
+            key: _build_old_new_pair(old, new, key) for key in keys if not _is_same(old, new, key)
+        }
 
 
 def _is_same(old: Document, new: Document, key: str) -> bool:
@@ -310,7 +314,7 @@ def _is_same(old: Document, new: Document, key: str) -> bool:
     return both and canonical_json(old[key]) == canonical_json(new[key])
 
 
-def _build_leaf(old: Document, new: Document, key: str) -> Document:
+def _build_old_new_pair(old: Document, new: Document, key: str) -> Document:
     """Return the old and new value of a key. A missing value is omitted."""
     before = {"old": old[key]} if key in old else {}
     return {**before, "new": new[key]} if key in new else before
@@ -349,7 +353,7 @@ class ForeignChanges:
         If ``file`` is given, return only the edits of this file.
         """
         kept = [self.kept_change(drift) for drift in self.log.current().drifts]
-        return [f for f in (*kept, *self._on_disk()) if file in (None, f.file)]
+        return [f for f in (*kept, *self._find_unrecorded_versions()) if file in (None, f.file)]
 
     def kept_change(self, drift: Drift) -> ForeignVersion:
         """Return the edited version of a file that a drift event refers to.
@@ -367,7 +371,7 @@ class ForeignChanges:
         known = drift.file, drift.kind, drift.base, found, drift.version, drift.kept_as
         return ForeignVersion(*known, drift.rest)
 
-    def _on_disk(self) -> Iterator[ForeignVersion]:
+    def _find_unrecorded_versions(self) -> Iterator[ForeignVersion]:
         sync = read_sync(self.root.sync_file)
         found = self._files.foreign_state(sync.files.get(STATE))
         base = sync.version(STATE) or self.log.current().head
@@ -407,11 +411,13 @@ class ForeignChanges:
         if change.rest is None:
             return listed
         return [
-            one for one in _split_as_named(change.rest, listed) if _is_selected(one, change.rest)
+            one
+            for one in _split_named_differences(change.rest, listed)
+            if _is_selected(one, change.rest)
         ]
 
     def _log_at(self, version: int) -> bytes:
-        return join_pieces(collect_trail(self.log.steps(upto=version)).pieces)
+        return join_pieces(collect_file_changes(self.log.steps(upto=version)).pieces)
 
     def adoption(
         self, change: ForeignVersion, only: list[str], evidence: str | None, launched: Launched
@@ -432,7 +438,7 @@ class ForeignChanges:
             texts = [line for run in runs for line in run["new"] if line.strip()]
             logged: list[Payload] = [p.NoteLogged(text=text) for text in texts]
             return Adoption(commands=logged, at=[None] * len(logged))
-        listed = list(_split_as_named(only, self.differences(change)))
+        listed = list(_split_named_differences(only, self.differences(change)))
         chosen = [d for d in listed if not only or _is_selected(d, only)]
         unmatched = [name for name in only if not any(_is_selected(d, [name]) for d in listed)]
         if unmatched:
@@ -460,7 +466,7 @@ class ForeignChanges:
         return result
 
 
-def _split_as_named(
+def _split_named_differences(
     names: Sequence[str], listed: Iterable[FieldDifference]
 ) -> Iterator[FieldDifference]:
     """Yield the differences. Split an added or removed object if a name is inside it."""
@@ -522,12 +528,12 @@ def find_undecided_edits(root: Root, log: WorkflowLog, state: Workflow) -> list[
     found: dict[str, Edit] = {}
     for change in changes.waiting(STATE):
         for one in changes.differences(change):
-            if _is_definitional(one) and not _is_already_so(now, one):
+            if _is_plan_change(one) and not _is_value_in_log(now, one):
                 found[one.name] = Edit(one.name, one.old, one.new, one.stage)
     return list(found.values())
 
 
-def close_fulfilled(root: Root, log: WorkflowLog, state: Workflow) -> list[Payload]:
+def build_commands_to_close_edits(root: Root, log: WorkflowLog, state: Workflow) -> list[Payload]:
     """Return commands that close the manual edits whose values the log now contains.
 
     Fields that wfctl sets itself, such as times, need not agree.
@@ -543,7 +549,7 @@ def close_fulfilled(root: Root, log: WorkflowLog, state: Workflow) -> list[Paylo
         told = [
             one for one in differences if not (_is_meaningless(one) or _follows_from_event(one))
         ]
-        if told and all(_is_already_so(now, one) for one in told):
+        if told and all(_is_value_in_log(now, one) for one in told):
             found += build_closing_command(change, Adoption(left=[one.name for one in differences]))
     return found
 
@@ -554,7 +560,7 @@ def _follows_from_event(difference: FieldDifference) -> bool:
     return bool(difference.path) and difference.path[0] in names
 
 
-def _is_definitional(difference: FieldDifference) -> bool:
+def _is_plan_change(difference: FieldDifference) -> bool:
     """Return whether a difference changes the plan."""
     if difference.kind == "order" or _is_meaningless(difference):
         return False
@@ -563,7 +569,7 @@ def _is_definitional(difference: FieldDifference) -> bool:
     return bool(difference.path) and difference.path[0] in AMENDABLE_OF_WORKFLOW
 
 
-def _is_already_so(now: dict[str, Any], difference: FieldDifference) -> bool:
+def _is_value_in_log(now: dict[str, Any], difference: FieldDifference) -> bool:
     """Return whether the log already contains the new value."""
     value: Any = _find_entry(now, difference.stage)
     for step in difference.path:

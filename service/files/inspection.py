@@ -13,8 +13,8 @@ from projections.files.progress_log import LogPiece, join_pieces
 from projections.words.account import EDITED
 from service.files.align_lines import ForeignBytes, align_lines
 from service.files.drift import (
-    build_trail,
-    collect_trail,
+    collect_file_changes,
+    compute_file_changes,
     is_file_unedited,
     read_log_view,
     was_written_by_wfctl,
@@ -56,9 +56,9 @@ class FilesInspection:
 
         The whole files are compared with the content computed from all events.
         """
-        sync, since = self._caught_up()
+        sync, since = self._read_sync_and_version()
         contents = {name: content_within(self.root.path, name) for name in (STATE, LOG)}
-        all_ = collect_trail(self.log.steps())
+        all_ = collect_file_changes(self.log.steps())
         if all_.state is None:
             return []
         state, lines = state_document.render_state(all_.state), join_pieces(all_.pieces)
@@ -68,20 +68,20 @@ class FilesInspection:
             if content == expected:
                 continue
             if content is not None and name == STATE:
-                kind = self._kind_of_state(left, content, since)
+                kind = self._classify_state_file(left, content, since)
             elif content is not None:
-                kind = _kind_of_log(left, content, all_.pieces, since)
+                kind = _classify_log_file(left, content, all_.pieces, since)
             if kind:
                 found.append(Difference(name, kind, expected, content))
         return found
 
-    def _caught_up(self) -> tuple[Sync, int]:
+    def _read_sync_and_version(self) -> tuple[Sync, int]:
         """Return the remembered state of the files, and the version they should show."""
         last = read_newest_event(self.log.store, self.log.stream)
         sync = read_sync_when_caught_up(self.root.sync_file, (STATE, LOG), last)
         return sync, last.version if last is not None else 0
 
-    def _kind_of_state(self, left: Synced | None, found: bytes, since: int) -> str:
+    def _classify_state_file(self, left: Synced | None, found: bytes, since: int) -> str:
         """Return ``behind`` or ``changed`` for a wrong state file, "" for a correct one."""
         if was_written_by_wfctl(self.log, max(since - 1, 0), found):
             return ""
@@ -92,9 +92,12 @@ class FilesInspection:
 
         Correct files are left out.
         """
-        sync, version = self._caught_up()
+        sync, version = self._read_sync_and_version()
         texts: dict[str, str] = {}
-        for name, look_at in ((STATE, self._of_state), (LOG, self._of_log)):
+        for name, look_at in (
+            (STATE, self._describe_state_problem),
+            (LOG, self._describe_log_problem),
+        ):
             try:
                 text = look_at(sync)
             except (OutsideRoot, NotRegular, TooLarge) as error:
@@ -106,7 +109,7 @@ class FilesInspection:
                 texts[name] = text
         return texts
 
-    def _of_state(self, sync: Sync) -> str | None:
+    def _describe_state_problem(self, sync: Sync) -> str | None:
         found = self.foreign_state(sync.files.get(STATE))
         if found is None:
             return None
@@ -122,7 +125,7 @@ class FilesInspection:
             return b""
         return None if is_file_unedited(self.log, left, found) else found
 
-    def _of_log(self, sync: Sync) -> str | None:
+    def _describe_log_problem(self, sync: Sync) -> str | None:
         view = read_log_view(self.root.path, LOG, sync.files.get(LOG), thorough=True)
         if view.mark is None:
             return _MISSING
@@ -139,14 +142,16 @@ class FilesInspection:
         """Return unrecorded lines that other programs added to ``progress.log``."""
         left = sync.files.get(LOG)
         view = read_log_view(self.root.path, LOG, left, thorough=True)
-        pending = build_trail(self.log, sync.version(LOG), None, sync.version(LOG)).pieces
+        pending = compute_file_changes(self.log, sync.version(LOG), None, sync.version(LOG)).pieces
         fresh = left.fresh if left is not None else True
         return (
             align_lines(view.tail, fresh, pending, sync.version(LOG)).foreign if view.intact else []
         )
 
 
-def _kind_of_log(left: Synced | None, found: bytes, pieces: Sequence[LogPiece], since: int) -> str:
+def _classify_log_file(
+    left: Synced | None, found: bytes, pieces: Sequence[LogPiece], since: int
+) -> str:
     known = [number for number, part in enumerate(pieces, 1) if part.recorded <= since]
     begins = join_pieces(pieces).startswith(found)
     if begins and len(found) >= len(join_pieces(pieces[: max(known, default=0)])):

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lifecycle.state.conditions import needed_by
+from lifecycle.state.conditions import list_needed_files
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.words.scripts import INIT
-from projections.screens.next_actions import GO_ON, Surroundings, is_due
-from service.consent.scripts import find_unpinnable, find_unpinned_changes
+from projections.screens.next_actions import GO_ON, Surroundings, is_ready_to_start
+from service.consent.scripts import explain_unpinnable_scripts, find_scripts_violating_pins
 from service.errors import NotFound
 from service.reading.log import WorkflowLog
 from service.root.atomic_files import system_clock, utc_text
@@ -19,7 +19,7 @@ from service.root.folder_entries import exists, is_file
 from service.root.root import Root
 
 if TYPE_CHECKING:
-    from projections.words.account import Seen
+    from projections.words.account import FileCheckResult
     from service.root.root import Root
 
 
@@ -33,14 +33,14 @@ _STATE, _PREPARED = "workflow-state.json", "submission.json"
 
 
 def read_surroundings(
-    root: Root, state: Workflow, log: WorkflowLog | None = None, seen: Seen | None = None
+    root: Root, state: Workflow, log: WorkflowLog | None = None, seen: FileCheckResult | None = None
 ) -> Surroundings:
     """Return the circumstances outside the log that decide what a workflow can do next.
 
     Only read, and take no lock. ``seen`` is the result of a check of the files. Without ``log``,
     manual edits are not examined.
     """
-    due = [stage for stage in state.stages.values() if is_due(state, stage)]
+    due = [stage for stage in state.stages.values() if is_ready_to_start(state, stage)]
     lacking = (
         (stage.id, next(_find_missing_inputs(root.path, state, stage), None)) for stage in due
     )
@@ -53,9 +53,9 @@ def read_surroundings(
         paused=(root.path / PAUSE).exists(),
         lacking={id_: found for id_, found in lacking if found is not None},
         edited=find_manual_edits(root, state, log, seen) if log is not None else None,
-        scripts=find_unpinned_changes(root.path, state) if due else (),
-        unpinnable=find_unpinnable(root.path, state) if due else (),
-        session=_explain_refused_session(root, state) if due else None,
+        scripts=find_scripts_violating_pins(root.path, state) if due else (),
+        unpinnable=explain_unpinnable_scripts(root.path, state) if due else (),
+        session=_explain_failed_init_script(root, state) if due else None,
         prepared=frozenset(id_ for id_ in silent if is_file(root.path / id_ / _PREPARED)),
         seen=seen,
         now=utc_text(system_clock()),
@@ -64,7 +64,7 @@ def read_surroundings(
 
 def _find_missing_inputs(root: Path, state: Workflow, stage: Stage) -> Iterator[str]:
     """Yield a phrase for each input file of a stage that is missing or empty."""
-    for path in needed_by(state, stage):
+    for path in list_needed_files(state, stage):
         place = root / path
         if not exists(place):
             yield f"the input {path}, which is missing"
@@ -73,7 +73,7 @@ def _find_missing_inputs(root: Path, state: Workflow, stage: Stage) -> Iterator[
 
 
 def find_manual_edits(
-    root: Root, state: Workflow, log: WorkflowLog, seen: Seen | None = None
+    root: Root, state: Workflow, log: WorkflowLog, seen: FileCheckResult | None = None
 ) -> dict[str | None, list[str]] | None:
     """Return the manually edited fields by stage. The key None means the workflow.
 
@@ -92,7 +92,7 @@ def find_manual_edits(
     return found
 
 
-def _explain_refused_session(root: Root, state: Workflow) -> str | None:
+def _explain_failed_init_script(root: Root, state: Workflow) -> str | None:
     """Return what is needed to start a session after ``init.sh`` failed.
 
     Return None if it did not fail, or if the script was changed since then.

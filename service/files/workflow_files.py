@@ -22,17 +22,24 @@ from service.errors import FilesBehind, LogBehind, RootBusy
 from service.files import drift
 from service.files.align_lines import align_lines, build_notes
 from service.files.drift import (
+    FileChanges,
     LogView,
-    Trail,
-    build_trail,
-    collect_trail,
+    build_remembered_log_state,
+    collect_file_changes,
+    compute_file_changes,
     is_file_unedited,
     read_log_view,
-    remember_log,
 )
 from service.reading.log import WorkflowLog
-from service.reading.trust_marks import move_anchor
-from service.root.atomic_files import append, hold_lock, mark_of, restore, write_over, write_whole
+from service.reading.trust_marks import write_sync_with_new_anchor
+from service.root.atomic_files import (
+    append_if_unchanged,
+    file_change_fingerprint,
+    hold_lock,
+    overwrite_in_place,
+    replace_file_if_unchanged,
+    write_whole,
+)
 from service.root.paths_within_root import OutsideRoot, content_within
 from service.root.root import Root
 from service.root.sync_record import Sync, Synced, digest, read_sync, write_sync
@@ -81,22 +88,22 @@ class WorkflowFiles:
         Return the number of recorded events. If nothing has changed, only two files are inspected.
         """
         sync = read_sync(self.root.sync_file)
-        self._check_log(sync)
-        return 0 if self._untouched(sync) else self.bring_up_to_date()
+        self._require_log_not_behind(sync)
+        return 0 if self._has_unchanged_files(sync) else self.bring_up_to_date()
 
-    def _check_log(self, sync: Sync) -> None:
+    def _require_log_not_behind(self, sync: Sync) -> None:
         shown = max(sync.version(LOG), sync.version(STATE))
         head = self.log.store.head(self.log.stream) if shown else None
         version = head.version if head is not None else 0
         if shown > version:
             raise LogBehind(shown, version)
 
-    def _untouched(self, sync: Sync) -> bool:
+    def _has_unchanged_files(self, sync: Sync) -> bool:
         log, state = sync.files.get(LOG), sync.files.get(STATE)
         if log is None or state is None:
             return self.log.store.head(self.log.stream) is None
         try:
-            mark = mark_of(self.root.below(LOG).lstat())
+            mark = file_change_fingerprint(self.root.below(LOG).lstat())
         except FileNotFoundError:
             return False
         found = content_within(self.root.path, STATE)
@@ -111,19 +118,19 @@ class WorkflowFiles:
         """
         try:
             with hold_lock(self.root.lock):
-                return self._settle(known)
+                return self._record_changes_and_write(known)
         except (OSError, EventStoreError, RootBusy, OutsideRoot) as error:
             head = self.log.store.head(self.log.stream)
             raise FilesBehind(head.version if head else 0, error) from error
 
-    def _settle(self, known: Workflow | None) -> int:
+    def _record_changes_and_write(self, known: Workflow | None) -> int:
         recorded = 0
         for _ in range(_ROUNDS):
             sync = read_sync(self.root.sync_file)
-            self._check_log(sync)
+            self._require_log_not_behind(sync)
             after = min(sync.version(LOG), sync.version(STATE))
             start = known if known is not None and known.head == after else None
-            shown = build_trail(self.log, after, start, sync.version(LOG))
+            shown = compute_file_changes(self.log, after, start, sync.version(LOG))
             if shown.state is None:
                 return recorded
             found = self._findings(sync, shown, shown.state)
@@ -135,7 +142,7 @@ class WorkflowFiles:
                 return recorded
         raise OSError(EBUSY, "other programs keep changing the files", str(self.root.path))
 
-    def _findings(self, sync: Sync, shown: Trail, state: Workflow) -> Findings:
+    def _findings(self, sync: Sync, shown: FileChanges, state: Workflow) -> Findings:
         view = read_log_view(self.root.path, LOG, sync.files.get(LOG))
         fresh = sync.files[LOG].fresh if LOG in sync.files else True
         laid = align_lines(view.tail, fresh, shown.pieces, sync.version(LOG))
@@ -146,9 +153,9 @@ class WorkflowFiles:
         if damaged or known:
             # Compare only the lines up to the shown version. Lines of newer events are appended
             # later, so restoring them here would duplicate them.
-            expected = join_pieces(collect_trail(self.log.steps(upto=state.head)).pieces)
+            expected = join_pieces(collect_file_changes(self.log.steps(upto=state.head)).pieces)
             found = content_within(self.root.path, LOG)
-            half = drift.is_half_mended(self.root, LOG, found, expected, known)
+            half = drift.is_half_restored(self.root, LOG, found, expected, known)
             if damaged or half:
                 restored = expected
             if damaged and not half and _digest_or_none(found) not in known:
@@ -180,13 +187,13 @@ class WorkflowFiles:
         content, place = state_document.render_state(state), self.root.below(STATE)
         if log is None:
             return False
-        if found.state != content and not write_over(place, content, found.state):
+        if found.state != content and not replace_file_if_unchanged(place, content, found.state):
             return False
         entry = Synced(self.log.stream, state.head, len(content), digest(content))
         new = sync.having(LOG, log).having(STATE, entry)
         begun = (one for one in state.stages.values() if one.status is not Status.PENDING)
         stood = ", ".join(f"{one.id} {one.status}" for one in begun) or "no stage has started"
-        move_anchor(self.root, self.log.store, self.log.stream, sync, new, stood)
+        write_sync_with_new_anchor(self.root, self.log.store, self.log.stream, sync, new, stood)
         return True
 
     def _write_log(self, sync: Sync, state: Workflow, found: Findings) -> Synced | None:
@@ -194,13 +201,15 @@ class WorkflowFiles:
         before = sync.files.get(LOG) or nothing
         view, added, mark = found.view, found.missing, found.view.mark
         if found.restored is not None:
-            mark = restore(place, found.restored, found.view.mark)
+            mark = overwrite_in_place(place, found.restored, found.view.mark)
             before, view, added = nothing, LogView(True, b"", found.restored, mark), b""
         elif added:
-            mark = append(place, added, view.mark)
+            mark = append_if_unchanged(place, added, view.mark)
         if mark is None:
             return None
-        return remember_log(self.root.path, LOG, before, view, added, state.head, mark)
+        return build_remembered_log_state(
+            self.root.path, LOG, before, view, added, state.head, mark
+        )
 
     def rebuild(self) -> list[str]:
         """Write all generated files again from all events, and return the changed ones.
@@ -209,37 +218,40 @@ class WorkflowFiles:
         the log is empty but the files belong to another log.
         """
         if self.log.store.head(self.log.stream) is None:
-            self._check_log(read_sync(self.root.sync_file))
+            self._require_log_not_behind(read_sync(self.root.sync_file))
         before = {name: content_within(self.root.path, name) for name in (STATE, LOG)}
         with hold_lock(self.root.lock):
-            self._mend(collect_trail(self.log.steps()), before)
-            self._settle(None)
+            self._restore_files(collect_file_changes(self.log.steps()), before)
+            self._record_changes_and_write(None)
         return [n for n, content in before.items() if content_within(self.root.path, n) != content]
 
-    def _mend(self, all_: Trail, found: dict[str, bytes | None]) -> None:
+    def _restore_files(self, all_: FileChanges, found: dict[str, bytes | None]) -> None:
         """Store a copy of each edited file, and overwrite it with the correct content.
 
         Forget the remembered state of the files, except the record that ties them to their log.
         """
         sync = read_sync(self.root.sync_file)
-        self._mend_log(all_, sync)
+        self._restore_log(all_, sync)
         if all_.state is not None and found[STATE] != state_document.render_state(all_.state):
-            self._keep(STATE, found[STATE], sync)
+            self._store_foreign_copy(STATE, found[STATE], sync)
             write_whole(self.root.below(STATE), state_document.render_state(all_.state))
         write_sync(self.root.sync_file, replace(sync, files={}))
 
-    def _mend_log(self, all_: Trail, sync: Sync) -> None:
+    def _restore_log(self, all_: FileChanges, sync: Sync) -> None:
         for _ in range(_ROUNDS):
             view = read_log_view(self.root.path, LOG, sync.files.get(LOG), thorough=True)
             found = content_within(self.root.path, LOG)
             if view.intact and not align_lines(found or b"", True, all_.pieces, 0).lost:
                 return
-            self._keep(LOG, found, sync)
-            if restore(self.root.below(LOG), join_pieces(all_.pieces), view.mark) is not None:
+            self._store_foreign_copy(LOG, found, sync)
+            if (
+                overwrite_in_place(self.root.below(LOG), join_pieces(all_.pieces), view.mark)
+                is not None
+            ):
                 return
         raise OSError(EBUSY, "other programs keep changing the files", str(self.root.below(LOG)))
 
-    def _keep(self, name: str, found: bytes | None, sync: Sync) -> None:
+    def _store_foreign_copy(self, name: str, found: bytes | None, sync: Sync) -> None:
         left = sync.files.get(name)
         if found is not None and (left is None or left.sha256 != digest(found)):
             drift.keep_foreign_version(self.root, name, found)

@@ -10,10 +10,10 @@ from typing import Any
 from eventstore.private_files import read_regular
 from lifecycle.plan.advice import list_advice
 from lifecycle.state.workflow import Workflow
-from service.consent.scripts import find_importable_modules, scripts_of
+from service.consent.scripts import find_importable_modules, find_script_digests
 from service.consent.undeclared_files import find_undeclared_files
 from service.root.folder_entries import exists
-from service.root.paths_within_root import resolve_words
+from service.root.paths_within_root import join_normalized_path
 
 #: Maximum size in bytes of a script that wfctl inspects to give advice.
 _LONGEST = 1 << 20
@@ -24,7 +24,7 @@ def collect_advice(root: Path, state: Workflow) -> list[str]:
 
     The plan and the scripts that it runs are examined.
     """
-    names = {*scripts_of(root, state)}
+    names = {*find_script_digests(root, state)}
     for stage in state.stages.values():
         names |= {*find_importable_modules(root, state, stage)}
     texts = []
@@ -87,8 +87,8 @@ def _find_profiles_without_machine(root: Path, profiles: Mapping[str, Any]) -> I
                 f"{name}: the backend profile has neither config nor config_path, so no stage "
                 "can be dispatched to it (without a profile, a stage uses `local`)"
             )
-        elif isinstance(given, str) and given and not exists(resolve_words(root, given)):
+        elif isinstance(given, str) and given and not exists(join_normalized_path(root, given)):
             yield (
-                f"{name}: the machine file {resolve_words(root, given)} is missing, so no stage "
+                f"{name}: the machine file {join_normalized_path(root, given)} is missing, so no stage "
                 "can be dispatched to this backend yet"
             )

@@ -13,28 +13,32 @@ from eventstore.event import RecordedEvent
 from eventstore.store import Refusal
 from eventstore.verification import Finding
 from lifecycle.errors import LifecycleError
-from lifecycle.event import SET_ASIDE, newest_aside
-from lifecycle.fold.evolve import takes_effect
+from lifecycle.event import SET_ASIDE, find_ignored_event_entry
+from lifecycle.fold.evolve import can_take_effect
 from lifecycle.payload.event_types import is_decision_of_person
 from lifecycle.state.workflow import Workflow
 from lifecycle.words.document import DEFINITIONAL
 from projections.files.state_document import FILE_NAME
 from projections.words.decisions import AmendmentFold, AmendmentRecord, get_actor
-from projections.words.result_origin import answer_of, describe_answer, entry_of
+from projections.words.result_origin import (
+    compute_entry_id,
+    describe_approval_by_person,
+    describe_item_acceptance,
+)
 from service.files.drift import state_differences
 from service.files.inspection import FilesInspection
 from service.questions.causes import list_refusals
 from service.reading.log import WorkflowLog
 from service.reading.machine_streams import list_machines, machine_folder
 from service.reading.stream_log import At, StreamLog
-from service.reading.trust_marks import anchor_file, find_replaced_logs, read_marks
+from service.reading.trust_marks import anchor_file, find_replaced_logs, read_stored_evidence
 from service.root.root import MACHINE, Root
 from service.root.sync_record import read_sync
 from wfctl_eventstore.extension import find_extension
 
 if TYPE_CHECKING:
     from eventstore.store import EventStore
-    from projections.words.result_origin import Item
+    from projections.words.result_origin import AttentionItem
 
 
 #: Kinds of findings that can occur in an intact log. They concern ignored events, and events that
@@ -42,7 +46,7 @@ if TYPE_CHECKING:
 _SOUND = frozenset({"set_aside", "unclaimed"})
 
 
-def check_integrity(root: Root, log: WorkflowLog) -> list[Finding]:
+def find_log_problems(root: Root, log: WorkflowLog) -> list[Finding]:
     """Return all problems of the workflow's log and of the other tables in the database."""
     found = stream_findings(root, log)
     if all(one.kind in _SOUND for one in found):
@@ -55,13 +59,13 @@ def check_integrity(root: Root, log: WorkflowLog) -> list[Finding]:
     return found
 
 
-def check_root(root: Root, log: WorkflowLog) -> tuple[dict[str, int], list[Finding]]:
+def find_problems_of_all_logs(root: Root, log: WorkflowLog) -> tuple[dict[str, int], list[Finding]]:
     """Return the last version of each machine, and all problems of all logs in a folder.
 
     A machine is the phase machine of an agent protocol.
     """
     machines, found = check_machines(root, log.store)
-    return machines, [*check_integrity(root, log), *found]
+    return machines, [*find_log_problems(root, log), *found]
 
 
 def check_machines(root: Root, store: EventStore) -> tuple[dict[str, int], list[Finding]]:
@@ -96,7 +100,11 @@ def stream_findings(root: Root, log: StreamLog[Any]) -> list[Finding]:
     found = add_unfoldable_events(
         [*log.store.verify(log.stream, anchors=anchors)], find_unfoldable_events(log)
     )
-    return found + [one.to_finding() for one in read_marks(root, log.stream) if one.is_finding]
+    return found + [
+        one.to_finding()
+        for one in read_stored_evidence(root, log.stream)
+        if one.is_invisible_to_log_check
+    ]
 
 
 def require_sound(root: Root, log: StreamLog[Any]) -> None:
@@ -125,7 +133,7 @@ def find_unfoldable_events(log: StreamLog[Any]) -> Iterator[Finding]:
     try:
         for event, state in log.steps():
             version = event.version
-            aside = newest_aside(state, version)
+            aside = find_ignored_event_entry(state, version)
             if aside is not None:
                 why = f"{aside['type']!r:.80} is ignored: {aside['why']}"
                 yield Finding(log.stream, version, event.position, "set_aside", why)
@@ -172,7 +180,7 @@ def _field_name(difference: Record) -> str:
 
 def tampering_records(root: Root, log: WorkflowLog) -> Iterator[Record]:
     """Yield a record for each sign that the log was changed or damaged."""
-    for finding in check_integrity(root, log):
+    for finding in find_log_problems(root, log):
         said = {"version": finding.version, "kind": finding.kind, "message": finding.message}
         yield _build_record(**said, what="tampering")
 
@@ -244,7 +252,7 @@ def find_bypasses(root: Root, log: WorkflowLog, at: At = None) -> list[Bypass]:
     of_root = [
         *pinned,
         *find_replaced_log_bypasses(root, log.store, log.stream),
-        *_find_chain_bypasses(root, log),
+        *_find_tampering_bypasses(root, log),
     ]
     return [*of_root, *refused, *_find_log_bypasses(log), *_find_file_bypass(root, log)]
 
@@ -255,9 +263,9 @@ def find_replaced_log_bypasses(root: Root, store: EventStore, stream: str) -> It
         yield Bypass(one.kind, one.at, None, one.subject, one.text)
 
 
-def _find_chain_bypasses(root: Root, log: WorkflowLog) -> Iterator[Bypass]:
+def _find_tampering_bypasses(root: Root, log: WorkflowLog) -> Iterator[Bypass]:
     """Yield an entry for each sign that the log was changed or damaged."""
-    for finding in check_integrity(root, log):
+    for finding in find_log_problems(root, log):
         if finding.kind == "set_aside":
             continue  # listed by `_find_log_bypasses`
         at = f"version {finding.version}" if finding.version is not None else "the database"
@@ -276,12 +284,12 @@ def _is_bypass(refusal: Refusal) -> bool:
 def _find_log_bypasses(log: WorkflowLog, at: At = None) -> Iterator[Bypass]:
     """Yield an entry for each event that avoided an approval, or tried to."""
     known: set[str] = set()
-    # Stop at the first invalid row. `_find_chain_bypasses` already reports this row.
+    # Stop at the first invalid row. `_find_tampering_bypasses` already reports this row.
     with suppress(UnsoundLog):
         for event, state in log.steps(upto=at):
             why = _explain_ineffective(log, event, state, known)
             if why is None and is_decision_of_person(event.type, event.data):
-                yield from _judge_decision(event, state)
+                yield from _find_invalid_decision(event, state)
             elif why is not None:
                 what = event.data["type"] if event.type == SET_ASIDE else event.type
                 yield _build_bypass("ineffective", event, what, why)
@@ -303,7 +311,9 @@ def find_machine_bypasses(
         for event, state in steps:
             if event.version not in ineffective:
                 decided = is_decision_of_person(event.type, event.data)
-                yield from _judge_decision(event, state) if decided else _find_agent_decision(event)
+                yield from (
+                    _find_invalid_decision(event, state) if decided else _find_agent_decision(event)
+                )
             done = [one.phase for one in state.visits.values() if one.completed_at]
             if event.type == "machine.imported" and done:
                 what = f"{state.id}: {', '.join(done)}"
@@ -311,7 +321,7 @@ def find_machine_bypasses(
                 yield _build_bypass("taken over", event, what, why)
 
 
-def convert_account_items(items: Iterable[Item]) -> list[Bypass]:
+def convert_account_items(items: Iterable[AttentionItem]) -> list[Bypass]:
     """Convert items on the origin of results to audit entries."""
     return [
         Bypass(one.kind, None, None, one.subject, one.text, entry=one.entry, agreed=one.agreed)
@@ -323,16 +333,18 @@ def convert_account_items(items: Iterable[Item]) -> list[Bypass]:
 _OF_THE_LOG = ("altered", "pinned", "anew")
 
 
-def add_answers(found: Iterable[Bypass], agreed: Mapping[str, Mapping[str, Any]]) -> list[Bypass]:
+def add_acceptance_texts(
+    found: Iterable[Bypass], agreed: Mapping[str, Mapping[str, Any]]
+) -> list[Bypass]:
     """Add to each audit entry its id, and a text on the person who accepted it, if any."""
-    return [_add_answer(one, agreed) for one in found]
+    return [_add_acceptance_text(one, agreed) for one in found]
 
 
-def _add_answer(one: Bypass, agreed: Mapping[str, Mapping[str, Any]]) -> Bypass:
+def _add_acceptance_text(one: Bypass, agreed: Mapping[str, Mapping[str, Any]]) -> Bypass:
     if one.entry is not None or one.agreed is not None or one.kind in _OF_THE_LOG:
         return one
-    entry = entry_of(one.kind, one.what, one.why, [one.version, one.at])
-    how = describe_answer(agreed.get(entry))
+    entry = compute_entry_id(one.kind, one.what, one.why, [one.version, one.at])
+    how = describe_item_acceptance(agreed.get(entry))
     why = f"{one.why}; {how}" if how is not None else one.why
     return replace(one, entry=entry, why=why, agreed=how)
 
@@ -367,13 +379,13 @@ def _explain_ineffective(
     if event.type == SET_ASIDE:
         return str(event.data["why"])
     if event.type == "amendment.approved":
-        return log.judge.verdict_on(event)
+        return log.judge.explain_ignored_event(event)
     if event.type == "amendment.proposed":
         again = event.data["amendment"] in known
         known.add(event.data["amendment"])
         why = "the id was given before; a second proposal of it is ignored"
         return why if again else None
-    if not takes_effect(state, event):
+    if not can_take_effect(state, event):
         return "no approved amendment allows this change"
     return None if event.type != "round.begun" else _explain_invalid_round(event, state)
 
@@ -387,7 +399,7 @@ def _explain_invalid_round(event: RecordedEvent, state: Workflow) -> str | None:
     return "the loop expected another round, or the points are outside the limits of the loop"
 
 
-def _judge_decision(event: RecordedEvent, state: Any) -> Iterator[Bypass]:
+def _find_invalid_decision(event: RecordedEvent, state: Any) -> Iterator[Bypass]:
     """Yield an entry for a decision that has no valid proof or contradicts evidence."""
     from service.consent.consent_weaknesses import explain_invalid_decision
 
@@ -395,7 +407,11 @@ def _judge_decision(event: RecordedEvent, state: Any) -> Iterator[Bypass]:
     if event.type == "claim.overruled":
         what = f"{data['stage']} {data['attempt']}: {data['verdict']} called {data['claim']}"
         why = f"{data['approved_by']}: {data['reason']}" if against is None else against
-        how = answer_of(data["proof"]["policy"], data["approved_by"]) if against is None else None
+        how = (
+            describe_approval_by_person(data["proof"]["policy"], data["approved_by"])
+            if against is None
+            else None
+        )
         yield replace(_build_bypass("overruled", event, what, why), agreed=how)
     elif state.consent == "trust":
         yield from _find_agent_decision(event)

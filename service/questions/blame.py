@@ -90,7 +90,7 @@ def find_blame(log: WorkflowLog, name: str, at: At = None) -> list[Blame]:
     """
     state = log.current(at)
     known = document_diff.build_tree(state_document.build_document(state))
-    path = document_diff.path_of(known, name)
+    path = document_diff.parse_dotted_path(known, name)
     history = FieldHistory(path)
     for event, after in log.steps(upto=at):
         history.see(event, after)
@@ -137,7 +137,7 @@ class FieldHistory:
 
     def see(self, event: RecordedEvent, state: Workflow) -> None:
         """Process the next event. ``state`` is the state after the event."""
-        self.take(event, self._spelt(event, state))
+        self.take(event, self._encode_value(event, state))
 
     def take(self, event: RecordedEvent, spelling: bytes) -> None:
         """Process the next event.
@@ -170,7 +170,7 @@ class FieldHistory:
             cause = self._ids.get(event.causation_id or "")
             self.changes[path] = FieldChange(path, event, old, new, cause)
 
-    def _spelt(self, event: RecordedEvent, state: Workflow) -> bytes:
+    def _encode_value(self, event: RecordedEvent, state: Workflow) -> bytes:
         """Return the JSON text of the value at the path, or b"" for no value."""
         name, *below = self._path
         part = state_document.get_document_part(state, name, ABSENT)

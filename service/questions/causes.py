@@ -10,10 +10,10 @@ from typing import Any
 
 from eventstore.event import RecordedEvent
 from eventstore.store import Refusal
-from lifecycle.rules.impact import find_amendments_acting_on_stages
+from lifecycle.rules.impact import group_open_amendments_by_stage
 from lifecycle.state.status import BLOCKING, Status
 from lifecycle.state.workflow import Stage, Workflow
-from projections.files.progress_log import format_message
+from projections.files.progress_log import format_line_without_time
 from projections.words.amendments import describe_pending_amendments
 from service.reading.log import WorkflowLog
 from service.reading.stream_log import At
@@ -65,7 +65,7 @@ class CauseLink:
         return asdict(self)
 
 
-class CauseGrounds:
+class CauseFinder:
     """Collects events in order, and finds the causes of each event among the earlier ones."""
 
     def __init__(self) -> None:
@@ -74,7 +74,7 @@ class CauseGrounds:
         self._steps: set[int] = set()
         self._newest: dict[tuple[str, str | None], int] = {}
         self._turns: dict[str, int] = {}
-        self._status: dict[str, Status] = {}
+        self._add_status_commands: dict[str, Status] = {}
         self._made: dict[str, str] = {}
         self._ids: dict[str, int] = {}
         self._command = ""
@@ -87,14 +87,14 @@ class CauseGrounds:
             self._command, self._ids = event.command_id, {}
         self._ids[event.event_id] = version
         recorded = self._ids.get(event.causation_id or "")
-        cause = recorded if recorded in self._links else self._ground(event)
-        if not self._turn(event, state) and event.type not in _LINKS:
+        cause = recorded if recorded in self._links else self._find_direct_cause(event)
+        if not self._track_status_changes(event, state) and event.type not in _LINKS:
             return  # the event causes nothing
         if event.type in _ROOTS:
             self._root = version
         else:
             self._causes[version] = {cause} if cause is not None else set()
-            self._causes[version] |= self._further(event, state)
+            self._causes[version] |= self._find_readiness_causes(event, state)
         if event.type == "stage.prepared":
             self.renew(state.stages[event.data["stage"]])
         observed = event.type == "attempt.observed"
@@ -105,7 +105,7 @@ class CauseGrounds:
         for name in (stage, f"{stage}/{attempt}", event.data.get("amendment")):
             self._newest[event.type, name] = version
 
-    def _ground(self, event: RecordedEvent) -> int | None:
+    def _find_direct_cause(self, event: RecordedEvent) -> int | None:
         data = event.data
         named = data.get("superseded_by") or data.get("amendment")
         if named is not None and event.type.startswith("stage."):
@@ -115,25 +115,27 @@ class CauseGrounds:
         names: list[Any] = [f"{data.get('stage')}/{data['attempt']}"] if data.get("attempt") else []
         names = [data.get("amendment")] if event.type.startswith("amendment.") else names
         names = [f"{data['stage']}/{data['recovers']}"] if data.get("recovers") else names
-        found = self._among(event.type, names)
-        return found if found is not None else self._among(event.type, [data.get("stage")])
+        found = self._find_newest_cause(event.type, names)
+        return (
+            found if found is not None else self._find_newest_cause(event.type, [data.get("stage")])
+        )
 
-    def _among(self, type_: str, names: list[Any]) -> int | None:
+    def _find_newest_cause(self, type_: str, names: list[Any]) -> int | None:
         keys = [(ground, name) for ground in _GROUNDS.get(type_, ()) for name in names]
         return max((self._newest[key] for key in keys if key in self._newest), default=None)
 
-    def _turn(self, event: RecordedEvent, state: Workflow) -> bool:
+    def _track_status_changes(self, event: RecordedEvent, state: Workflow) -> bool:
         """Remember which stages changed their status, and return whether any stage did."""
         turned = False
         named = state.stages.get(event.data.get("stage") or "")
         for stage in [named] if named is not None else state.stages.values():
-            if self._status.get(stage.id) is not stage.status:
-                self._status[stage.id] = stage.status
+            if self._add_status_commands.get(stage.id) is not stage.status:
+                self._add_status_commands[stage.id] = stage.status
                 self._turns[stage.id] = event.version
                 turned = True
         return turned
 
-    def _further(self, event: RecordedEvent, state: Workflow) -> set[int]:
+    def _find_readiness_causes(self, event: RecordedEvent, state: Workflow) -> set[int]:
         """Return the versions of further events that caused a stage to become ready.
 
         These are the completions of its dependencies, and the event that invalidated its results.
@@ -159,7 +161,11 @@ class CauseGrounds:
         self._causes[version] = others | self._completions(stage)
 
     def _completions(self, stage: Stage) -> set[int]:
-        done = [id_ for id_ in stage.depends_on if self._status.get(id_) is Status.COMPLETED]
+        done = [
+            id_
+            for id_ in stage.depends_on
+            if self._add_status_commands.get(id_) is Status.COMPLETED
+        ]
         return {self._turns[id_] for id_ in done}
 
     def chain(self, stage: str, told: set[int]) -> list[CauseLink]:
@@ -185,7 +191,7 @@ class CauseGrounds:
 
 
 def _build_link(event: RecordedEvent, state: Workflow) -> CauseLink:
-    data, text = event.data, format_message(event, state)
+    data, text = event.data, format_line_without_time(event, state)
     if not text and event.type == "attempt.started":
         text = f"{data['stage']}: {data['attempt']} started ({data['mode']})"
     text = text or f"{event.type} {data.get('stage') or ''}"
@@ -228,14 +234,14 @@ def find_causes(log: WorkflowLog, *stages: str, at: At = None) -> list[Causes]:
     """
     state = log.current(at)
     found = [state.stage(stage) for stage in stages]
-    grounds = CauseGrounds()
+    grounds = CauseFinder()
     for event, after in log.steps(upto=at) if found else ():
         grounds.see(event, after)
     told: set[int] = set()
     return [_find_causes(state, stage, grounds, told) for stage in found]
 
 
-def _find_causes(state: Workflow, stage: Stage, grounds: CauseGrounds, told: set[int]) -> Causes:
+def _find_causes(state: Workflow, stage: Stage, grounds: CauseFinder, told: set[int]) -> Causes:
     """Return the causes of one stage.
 
     Events whose versions are in ``told`` are omitted. The versions of the returned events are
@@ -248,7 +254,7 @@ def _find_causes(state: Workflow, stage: Stage, grounds: CauseGrounds, told: set
         sentence = _describe_stage(
             one,
             _find_unmet_dependencies(state, one),
-            find_amendments_acting_on_stages(state).get(one.id, []),
+            group_open_amendments_by_stage(state).get(one.id, []),
         )
         found.append(Causes(one.id, one.status.value, sentence, grounds.chain(one.id, told), []))
     return replace(found[0], waits_for=found[1:])
@@ -297,13 +303,13 @@ def list_refusals(log: WorkflowLog, at: At = None) -> Iterator[Refusal]:
     A refused command has no version in the log. If the moment is a version or session, all commands
     refused before the next event are included.
     """
-    end = _moment_end(log, at)
+    end = _find_refusal_time_limit(log, at)
     return (
         refusal for refusal in log.store.refusals(log.stream) if end is None or refusal.at <= end
     )
 
 
-def _moment_end(log: WorkflowLog, at: At) -> str | None:
+def _find_refusal_time_limit(log: WorkflowLog, at: At) -> str | None:
     """Return the latest time of refused commands for a moment, or None for no limit."""
     if at is None:
         return None

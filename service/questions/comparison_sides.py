@@ -8,11 +8,11 @@ from typing import Any
 
 from lifecycle.state.workflow import Stage, Workflow
 from projections.files.comparison import (
-    ComparedSide,
-    side_of_attempt,
-    side_of_round,
-    side_of_stage,
-    side_of_state,
+    ComparedItem,
+    collect_attempt_values,
+    collect_round_values,
+    collect_stage_values,
+    collect_workflow_values,
 )
 from service.errors import InvalidOption, NotFound
 from service.reading.log import WorkflowLog
@@ -26,7 +26,7 @@ TasksOf = Callable[[Stage], Iterable[Mapping[str, Any]]]
 
 def build_side(
     name: str, named: str, log: WorkflowLog, state: Workflow, tasks: TasksOf
-) -> ComparedSide:
+) -> ComparedItem:
     """Return the values of an item to compare.
 
     ``named`` is an attempt (``stage-2/att-0001``), a stage, a round (``search@2``), a moment, or
@@ -35,16 +35,16 @@ def build_side(
     """
     found = _ATTEMPT.fullmatch(named)
     if not named:
-        return side_of_state(name, state)
+        return collect_workflow_values(name, state)
     if named in state.stages:
-        return side_of_stage(name, state.stages[named], tasks(state.stages[named]))
+        return collect_stage_values(name, state.stages[named], tasks(state.stages[named]))
     if (asked := find_round(state, named)) is not None:
-        return side_of_round(name, state, *asked)
+        return collect_round_values(name, state, *asked)
     if found is None:
-        return side_of_state(name, log.current(_parse_side_moment(named)))
+        return collect_workflow_values(name, log.current(_parse_side_moment(named)))
     stage, attempt = found["stage"], found["attempt"]
     known = state.stage(stage)
-    side = side_of_attempt(name, log.steps(), stage, attempt)
+    side = collect_attempt_values(name, log.steps(), stage, attempt)
     if side is None:
         has = ", ".join(one.id for one in known.attempts) or "none"
         raise NotFound(f"{stage} has no attempt {attempt}; it has {has}", stage=stage)
@@ -64,7 +64,7 @@ def _parse_side_moment(text: str) -> Moment:
         raise InvalidOption(f"expected {sides}, or {moments}; found {text!r}", value=text) from None
 
 
-def list_side_names(named: str, state: Workflow) -> list[str]:
+def list_attempt_or_round_names(named: str, state: Workflow) -> list[str]:
     """Return the names of all attempts of a stage, or of all rounds of a loop.
 
     Return only the given name if it is neither a stage with attempts nor a loop.

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection
 from typing import Any, TypeAlias
 
 from eventstore.event import RecordedEvent
-from lifecycle.state.conditions import partners_of
+from lifecycle.state.conditions import find_point_source_stages
 from lifecycle.state.loops import Round
 from lifecycle.state.workflow import PLAN, Stage, Workflow
 from lifecycle.sweeps.definition import MAP
@@ -27,7 +27,7 @@ Record = dict[str, Any]
 KeysOf: TypeAlias = Callable[[Stage, Record], Collection[str]]
 
 
-def find_origin(
+def describe_point_origin(
     log: WorkflowLog, stage: str, key: str, number: int, keys_of: KeysOf, at: At = None
 ) -> Record:
     """Return the origin of a task's point (set of parameter values).
@@ -38,7 +38,7 @@ def find_origin(
     """
     state = log.current(at)
     name = state.loop_of(stage)
-    leading = [state.stage(stage), *partners_of(state, state.stage(stage))][-1]
+    leading = [state.stage(stage), *find_point_source_stages(state, state.stage(stage))][-1]
     if name is None:
         return {"loop": None, "round": None, **_describe_map_origin(log, leading, key, keys_of, at)}
     if number < 2:
@@ -47,23 +47,23 @@ def find_origin(
             "loop": name,
             "round": 1,
             **found,
-            "envelope": _describe_envelope(log, state, name, at),
+            "envelope": _describe_loop_limits(log, state, name, at),
         }
     event = _find_round_start(log, state, name, state.loops[name].rounds[number - 1], at)
     before = log.current(Moment(version=event.version - 1))
     found = _describe_proposal(before, before.loop(name), event)
-    envelope = _describe_envelope(log, before, name, Moment(version=event.version - 1))
+    envelope = _describe_loop_limits(log, before, name, Moment(version=event.version - 1))
     return {"loop": name, "round": number, **found, "envelope": envelope}
 
 
 def _describe_map_origin(
     log: WorkflowLog, leading: Stage, key: str, keys_of: KeysOf, at: At
 ) -> Record:
-    event = _listed_since(log, leading, key, keys_of, at)
-    return {"proposed": None, "map": leading.id, "agreed": _describe_agreement(log, event, at)}
+    event = _find_listing_event(log, leading, key, keys_of, at)
+    return {"proposed": None, "map": leading.id, "agreed": _describe_event_approval(log, event, at)}
 
 
-def _listed_since(
+def _find_listing_event(
     log: WorkflowLog, leading: Stage, key: str, keys_of: KeysOf, at: At
 ) -> RecordedEvent:
     """Return the event since which the map of a stage has always contained a point.
@@ -135,7 +135,7 @@ def _describe_proposal(before: Workflow, loop: LoopDefinition, event: RecordedEv
     return {"proposed": told}
 
 
-def _describe_envelope(log: WorkflowLog, state: Workflow, name: str, at: At) -> Record:
+def _describe_loop_limits(log: WorkflowLog, state: Workflow, name: str, at: At) -> Record:
     """Return the limits of an optimization loop at a moment, and their approval."""
     loop = state.loop(name)
     return {
@@ -144,17 +144,17 @@ def _describe_envelope(log: WorkflowLog, state: Workflow, name: str, at: At) -> 
         "at_most": loop.at_most,
         "tasks": loop.tasks,
         "core_hours": loop.core_hours,
-        "agreed": _find_agreement(log, f"rounds.{name}", at),
+        "agreed": _describe_field_approval(log, f"rounds.{name}", at),
     }
 
 
-def _find_agreement(log: WorkflowLog, field: str, at: At) -> Record:
+def _describe_field_approval(log: WorkflowLog, field: str, at: At) -> Record:
     """Return a record of the event that last changed a field, and of its approval."""
     newest = max(find_blame(log, field, at), key=lambda one: one.change.event.version)
-    return _describe_agreement(log, newest.change.event, at)
+    return _describe_event_approval(log, newest.change.event, at)
 
 
-def _describe_agreement(log: WorkflowLog, event: RecordedEvent, at: At) -> Record:
+def _describe_event_approval(log: WorkflowLog, event: RecordedEvent, at: At) -> Record:
     """Return a record of the approval of an event.
 
     This is the approval of its amendment, or else of the plan.

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from eventstore.event import RecordedEvent
-from projections.files.progress_log import format_message
+from projections.files.progress_log import format_line_without_time
 from service.reading.log import WorkflowLog
 
 #: Kinds of actors that make decisions. The other kinds, reconciler and runner, only record
@@ -64,7 +64,7 @@ def last_note(log: WorkflowLog, upto: int) -> PastEvent | None:
     return PastEvent(last.version, last.recorded_at, str(last.actor), str(last.data["text"]))
 
 
-def _is_act(event: RecordedEvent) -> bool:
+def _is_person_or_agent_action(event: RecordedEvent) -> bool:
     return event.actor.kind in _ACTING or event.type in _SESSIONS
 
 
@@ -74,20 +74,20 @@ def list_events_since_last_act(log: WorkflowLog, known: int, upto: int) -> tuple
     Events after version ``upto`` are omitted. Events after version ``known`` were recorded by the
     current command.
     """
-    act = _find_newest(log, upto, _is_act, upto)
+    act = _find_newest(log, upto, _is_person_or_agent_action, upto)
     first = act.version if act is not None else 1
     return tuple(
         PastEvent(
             event.version,
             event.recorded_at if event.version <= known else None,
             str(event.actor),
-            format_message(event, state) or _describe_plainly(event),
+            format_line_without_time(event, state) or _format_type_and_subject(event),
         )
         for event, state in log.steps(first - 1)
         if event.version <= upto
     )
 
 
-def _describe_plainly(event: RecordedEvent) -> str:
+def _format_type_and_subject(event: RecordedEvent) -> str:
     subject = (event.data.get(key) for key in ("stage", "attempt"))
     return " ".join([event.type, *(str(word) for word in subject if word is not None)])

@@ -27,7 +27,7 @@ def status_times(
     if state is None:
         return []
     stages = list(state.stages)
-    until = _view_end(log, at)
+    until = _find_view_end_time(log, at)
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for row in rows:
         name, status = row["stage"], row["status"]
@@ -47,7 +47,7 @@ def status_times(
     )
 
 
-def _view_end(log: WorkflowLog, at: Moment | None) -> str:
+def _find_view_end_time(log: WorkflowLog, at: Moment | None) -> str:
     if at is None:
         return utc_text(system_clock())
     times = [time for time in (at.so_by, at.known_by) if time is not None]

@@ -23,7 +23,7 @@ def list_machines(root: Root, store: EventStore) -> list[str]:
     Machines of other folders that share the database are omitted.
     """
     found = list(list_machines_in_store(store))
-    return [id_ for id_ in found if root.url is None or _is_here(root, store, id_)]
+    return [id_ for id_ in found if root.url is None or _is_machine_of_root(root, store, id_)]
 
 
 def machine_folder(root: Root) -> Path:
@@ -36,7 +36,7 @@ def find_first_event(store: EventStore, id_: str) -> RecordedEvent | None:
     return next(iter(store.read(MACHINE + id_, upto=1)), None)
 
 
-def _is_here(root: Root, store: EventStore, id_: str) -> bool:
+def _is_machine_of_root(root: Root, store: EventStore, id_: str) -> bool:
     if (machine_folder(root) / f"{id_}.json").exists():
         return True
     first = find_first_event(store, id_)

@@ -127,17 +127,17 @@ class EffectiveTimes:
         """Return the time from which the event has an effect (UTC)."""
         if event.command_id != self._command:
             self._command, self._caused = event.command_id, {}
-        bases = [self._latest.get(name, "") for name in _list_bases(event)]
+        bases = [self._latest.get(name, "") for name in _list_event_subjects(event)]
         cause = self._caused.get(event.causation_id or "", "")
         since = max(event.occurred_at, self._first, cause, *bases)
         self._first = self._first or since
         self._caused[event.event_id] = since
-        self._latest.update(dict.fromkeys(self._ends(event), since))
+        self._latest.update(dict.fromkeys(self._list_dependent_subjects(event), since))
         return since
 
-    def _ends(self, event: RecordedEvent) -> Iterator[str]:
+    def _list_dependent_subjects(self, event: RecordedEvent) -> Iterator[str]:
         """Yield the names of the subjects whose later events depend on this event."""
-        yield from _list_bases(event, own=True)
+        yield from _list_event_subjects(event, own=True)
         amendment = event.data.get("amendment")
         if event.type == "amendment.proposed" and event.data.get("insert"):
             self._made[str(amendment)] = event.data["insert"]["id"]
@@ -145,7 +145,7 @@ class EffectiveTimes:
             yield f"stage {self._made[amendment]}"
 
 
-def _list_bases(event: RecordedEvent, *, own: bool = False) -> Iterator[str]:
+def _list_event_subjects(event: RecordedEvent, *, own: bool = False) -> Iterator[str]:
     """Yield the names of the subjects on which an event depends, such as its stage.
 
     With ``own``, yield the names of the subjects to which the event belongs.

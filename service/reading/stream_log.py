@@ -19,11 +19,11 @@ from eventstore.errors import StoreDamaged, UnsoundLog
 from eventstore.event import RecordedEvent
 from eventstore.store import EventStore, StoredFold
 from lifecycle.errors import LifecycleError
-from lifecycle.event import SET_ASIDE, State, newest_aside
+from lifecycle.event import SET_ASIDE, State, find_ignored_event_entry
 from lifecycle.state.loops import loop_state_of
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Amendment, Attempt, Drift, Session, Stage, Workflow
-from service.consent.approvals import Approvals, Judge, Judged, Judging
+from service.consent.approvals import Approvals, ConsentPolicyState, EffectRules, EventJudge
 from service.errors import InvalidOption, NotFound, ServiceError
 from service.reading.point_in_history import Moment, session_end
 from service.root.atomic_files import state_folder
@@ -48,14 +48,14 @@ class Seal:
 
     def sealed(self, content: bytes, purpose: str) -> bytes:
         """Return the content with its seal in front. ``purpose`` is the kind of content."""
-        return self._of(content, purpose) + content
+        return self._compute_seal(content, purpose) + content
 
     def opened(self, kept: bytes, purpose: str) -> bytes | None:
         """Return the content without its seal, or None if the seal is invalid."""
         seal, content = kept[:_SEAL_BYTES], kept[_SEAL_BYTES:]
-        return content if compare_digest(seal, self._of(content, purpose)) else None
+        return content if compare_digest(seal, self._compute_seal(content, purpose)) else None
 
-    def _of(self, content: bytes, purpose: str) -> bytes:
+    def _compute_seal(self, content: bytes, purpose: str) -> bytes:
         made = blake2b(key=self._key, digest_size=_SEAL_BYTES)
         made.update(len(purpose).to_bytes(8, "big"))
         made.update(purpose.encode("utf-8", "surrogateescape"))
@@ -134,10 +134,10 @@ def to_bytes(state: Workflow) -> bytes:
 
 def from_bytes(content: bytes) -> Workflow:
     """Return the state from JSON that `to_bytes` wrote."""
-    return from_values(orjson.loads(content))
+    return build_workflow_state(orjson.loads(content))
 
 
-def from_values(data: dict[str, Any]) -> Workflow:
+def build_workflow_state(data: dict[str, Any]) -> Workflow:
     """Return the state from decoded JSON values. The values become part of the state."""
     data["session"] = Session(**data["session"])
     data["amendments"] = {key: Amendment(**value) for key, value in data["amendments"].items()}
@@ -163,7 +163,7 @@ def replace_if_ignored(event: RecordedEvent, state: State) -> RecordedEvent:
 
     With the replacement, readers cannot use data that has no effect on the state.
     """
-    found = newest_aside(state, event.version)
+    found = find_ignored_event_entry(state, event.version)
     if found is None or event.type == SET_ASIDE:
         return event
     return event.aside(found["why"])
@@ -187,7 +187,7 @@ FOLD_EVERY = 500
 _HASH_LENGTH = 64
 
 
-class StreamState(Judged, Protocol):
+class StreamState(ConsentPolicyState, Protocol):
     """The state of a workflow or machine. ``head`` is the version of its last event."""
 
     head: int
@@ -197,7 +197,7 @@ class StreamState(Judged, Protocol):
 S = TypeVar("S", bound=StreamState)
 
 
-class Rules(Judging[S], Protocol[S]):
+class Rules(EffectRules[S], Protocol[S]):
     """The rules by which a state is computed from events, for a workflow or for a machine."""
 
     #: Name under which computed states are stored. ``reducer`` is the version of the computation.
@@ -244,7 +244,7 @@ class StreamLog(Generic[S]):
         self.stream = stream
         self.root = root
         self.approvals = Approvals(store, stream, root)
-        self.judge: Judge[S] = Judge(self.approvals, rules)
+        self.judge: EventJudge[S] = EventJudge(self.approvals, rules)
         self._folded_at = 0
         #: The log is known not to have used the consent policy ``signature`` up to this version.
         self._unsigned = 0
@@ -258,7 +258,7 @@ class StreamLog(Generic[S]):
         moment = self.resolved(at)
         if moment.so_by is not None or moment.known_by is not None:
             return self._fold(None, self._seen(moment))
-        start, link, latest = self._stored(moment.version)
+        start, link, latest = self._load_stored_state(moment.version)
         read = self.store.read(self.stream, after=link, upto=moment.version)
         state = self._fold(start, read, latest)
         if start is not None and state is start:
@@ -289,7 +289,7 @@ class StreamLog(Generic[S]):
 
     def _seen(self, moment: Moment) -> Iterator[RecordedEvent]:
         if moment.so_by is not None:
-            self._judge_all(moment)
+            self._check_known_approvals(moment)
         return moment.seen(self.store.read(self.stream, upto=moment.version))
 
     def resolved(self, at: At = None) -> Moment:
@@ -328,9 +328,9 @@ class StreamLog(Generic[S]):
         """
         return self._require_state(self._fold(None, self.events(at)), at)
 
-    def stored_differs(self) -> bool:
+    def has_wrong_stored_state(self) -> bool:
         """Return whether the stored state differs from the state computed from all events."""
-        kept = self._kept()
+        kept = self._load_sealed_content()
         return kept is not None and kept[0] != self.rules.to_bytes(self.replayed(kept[1].version))
 
     def current(self, at: At = None) -> S:
@@ -394,7 +394,7 @@ class StreamLog(Generic[S]):
         """Return the version of each ignored approval or decision, with the reason."""
         found: dict[int, str] = {}
         for event, _ in self._steps(None, self.store.read(self.stream)):
-            why = self.judge.verdict_on(event)
+            why = self.judge.explain_ignored_event(event)
             if why is not None:
                 found[event.version] = why
         return found
@@ -414,7 +414,7 @@ class StreamLog(Generic[S]):
             draft = folded
         return draft
 
-    def _judge_all(self, moment: Moment) -> None:
+    def _check_known_approvals(self, moment: Moment) -> None:
         """Check all approvals known at a moment, before some of the events are left out.
 
         An approval is valid or not in the state in which it was given, even if the moment hides
@@ -423,7 +423,7 @@ class StreamLog(Generic[S]):
         known = Moment(moment.version, known_by=moment.known_by)
         self._fold(None, self._seen(known))
 
-    def _stored(self, at: int | None) -> tuple[S | None, Link, str]:
+    def _load_stored_state(self, at: int | None) -> tuple[S | None, Link, str]:
         """Return the stored state, its last event, and the latest recording time.
 
         A state in the database is used only if this user account stored it. Otherwise, return None
@@ -432,44 +432,48 @@ class StreamLog(Generic[S]):
         if self._newest is not None and at is None:
             state, link, latest = self._newest
             return self.rules.draft(state), link, latest
-        kept = self._kept()
+        kept = self._load_sealed_content()
         if kept is None or (at is not None and kept[1].version > at):
             return None, START, ""
         content, link = kept
         self._folded_at = link.version
         state = self.rules.from_bytes(content)
-        if state.head != link.version or self.approvals.bars_stored_folds(state, link.version):
+        if state.head != link.version or self.approvals.should_ignore_stored_state(
+            state, link.version
+        ):
             return None, START, ""
         self._unsigned = link.version
         return state, link, ""
 
-    def _kept(self) -> tuple[bytes, Link] | None:
+    def _load_sealed_content(self) -> tuple[bytes, Link] | None:
         """Return the content and last event of the stored state, or None if invalid."""
         seal = read_seal()
         if seal is None:
             return None
         try:
-            fold = self.store.load_fold(self.stream, self._name(seal), self.rules.reducer)
+            fold = self.store.load_fold(self.stream, self._fold_name(seal), self.rules.reducer)
         except StoreDamaged:
             return None  # only a cache: the events yield the same state and show other damage
-        content = seal.opened(fold.state, self._purpose(fold.version)) if fold is not None else None
+        content = (
+            seal.opened(fold.state, self._seal_purpose(fold.version)) if fold is not None else None
+        )
         if fold is None or content is None:
             return None
         return content[_HASH_LENGTH:], Link(fold.version, content[:_HASH_LENGTH].decode())
 
-    def _purpose(self, version: int) -> str:
+    def _seal_purpose(self, version: int) -> str:
         # The purpose records that the log never used the consent policy ``signature`` up to this
-        # version. `keep_fold` stores a state only in this case.
+        # version. `store_state_if_due` stores a state only in this case.
         return f"{self.rules.name} {self.rules.reducer} never-signed {version} {self.stream}"
 
-    def _name(self, seal: Seal) -> str:
+    def _fold_name(self, seal: Seal) -> str:
         """Return the name under which this user account stores the state.
 
         Several accounts may share a log.
         """
         return f"{self.rules.name} {seal.name}"
 
-    def keep_fold(self, state: S) -> bool:
+    def store_state_if_due(self, state: S) -> bool:
         """Store the state if enough events were added since it was last stored.
 
         Return whether this was the case. The state is stored with the hash of its last event, and
@@ -477,17 +481,19 @@ class StreamLog(Generic[S]):
         """
         if state.head - self._folded_at < FOLD_EVERY:
             return False
-        if self.approvals.bars_stored_folds(state, self._unsigned):
+        if self.approvals.should_ignore_stored_state(state, self._unsigned):
             self._folded_at = state.head  # checked again only after as many new events
             return False
         last = self._reached
         seal = get_or_create_seal() if last is not None and last.version == state.head else None
         if seal is not None and last is not None:
             sealed = seal.sealed(
-                last.hash.encode() + self.rules.to_bytes(state), self._purpose(state.head)
+                last.hash.encode() + self.rules.to_bytes(state), self._seal_purpose(state.head)
             )
             self.store.save_fold(
-                StoredFold(self.stream, self._name(seal), self.rules.reducer, state.head, sealed)
+                StoredFold(
+                    self.stream, self._fold_name(seal), self.rules.reducer, state.head, sealed
+                )
             )
         self._folded_at = state.head
         return True

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from eventstore.private_files import read_regular
-from eventstore.store import EventStore, Head, Raw
-from projections.words.result_origin import Item
-from projections.words.text import utc_seconds
-from service.consent.approvals import place_of
+from eventstore.store import EventStore, Head, RawEvent
+from projections.words.result_origin import AttentionItem
+from projections.words.text import truncate_utc_to_seconds
+from service.consent.approvals import folder_part_of_stream
 from service.root import trust
 from service.root.atomic_files import hold_lock, system_clock, utc_text, write_whole
 from service.root.root import Root
@@ -41,7 +41,7 @@ _MACHINE = "machine-"
 
 
 @dataclass(frozen=True, slots=True)
-class TrustMark:
+class TamperEvidence:
     """Evidence that a log was changed: its kind, its version, and the time of detection.
 
     ``expected`` and ``found`` are hashes. ``found`` is None if the log is shorter. ``events`` is
@@ -62,7 +62,7 @@ class TrustMark:
         if self.kind == SALVAGED:
             number = "1 event" if self.events == 1 else f"{self.events or 'some'} events"
             return (
-                f"the log was salvaged at {utc_seconds(self.at)}: {number} from version "
+                f"the log was salvaged at {truncate_utc_to_seconds(self.at)}: {number} from version "
                 f"{self.version} on could not be read, or followed an unreadable event, and "
                 "were left out"
             )
@@ -76,14 +76,14 @@ class TrustMark:
         if self.kind != ANCHOR:
             return "marks.json was not written by wfctl; restore the file"
         found = f"found {self.found}" if self.found else "the log ends before this version"
-        seen = f", seen {utc_seconds(self.at)}" if self.at else ""
+        seen = f", seen {truncate_utc_to_seconds(self.at)}" if self.at else ""
         return (
             f"the log changed since wfctl last wrote it: expected hash {self.expected}, "
             f"{found}{seen}. {_REMEDY}"
         )
 
     @property
-    def is_finding(self) -> bool:
+    def is_invisible_to_log_check(self) -> bool:
         """Return whether a check of the log alone cannot find this evidence."""
         return self.kind not in (SALVAGED, UNCLAIMED)
 
@@ -92,9 +92,9 @@ class TrustMark:
         """Return the version or the file that the evidence concerns."""
         return f"version {self.version}" if self.version is not None else "marks.json"
 
-    def to_item(self) -> Item:
+    def to_item(self) -> AttentionItem:
         """Return the evidence as an item for the list of things that need attention."""
-        return Item("log", self.subject, self.text, person=False)
+        return AttentionItem("log", self.subject, self.text, person=False)
 
     def to_finding(self) -> Finding:
         """Return the evidence as a finding of a log check."""
@@ -104,7 +104,7 @@ class TrustMark:
 
 
 @dataclass(frozen=True, slots=True)
-class ReplacedLogMark(TrustMark):
+class ReplacedLogMark(TamperEvidence):
     """Evidence that another log was in this folder before.
 
     ``at`` is the start of the current log. This user account remembers the earlier log in a file
@@ -120,8 +120,8 @@ class ReplacedLogMark(TrustMark):
             return ""
         old = self.was
         return (
-            f"this log replaced another one on {utc_seconds(self.at)}: {old.stream}, created "
-            f"{utc_seconds(old.began)}, last seen {utc_seconds(old.at)} at version {old.version} "
+            f"this log replaced another one on {truncate_utc_to_seconds(self.at)}: {old.stream}, created "
+            f"{truncate_utc_to_seconds(old.began)}, last seen {truncate_utc_to_seconds(old.at)} at version {old.version} "
             f"(hash {old.hash}) with the state: {old.stood}; {_REMEDY}"
         )
 
@@ -131,14 +131,14 @@ class ReplacedLogMark(TrustMark):
         return str(self.stream)
 
 
-def find_marks(root: Root, store: EventStore, stream: str) -> list[TrustMark]:
+def find_tamper_evidence(root: Root, store: EventStore, stream: str) -> list[TamperEvidence]:
     """Return all evidence that a log was changed or replaced.
 
     It includes stored evidence, earlier logs in this folder, and new contradictions.
     """
     anchor = read_sync(anchor_file(root, stream)).head
     against = _find_contradictions(store, stream, anchor)
-    return [*read_marks(root, stream), *find_replaced_logs(root, store, stream), *against]
+    return [*read_stored_evidence(root, stream), *find_replaced_logs(root, store, stream), *against]
 
 
 def find_replaced_logs(root: Root, store: EventStore, stream: str) -> Iterator[ReplacedLogMark]:
@@ -146,13 +146,13 @@ def find_replaced_logs(root: Root, store: EventStore, stream: str) -> Iterator[R
     first = next(store.raw(stream, upto=1), None)
     if first is None:
         return
-    for old in trust.list_earlier_logs(root.path, place_of(stream), first.hash):
+    for old in trust.list_earlier_logs(root.path, folder_part_of_stream(stream), first.hash):
         yield ReplacedLogMark(
             ANEW, old.stream, old.version, _recorded_time(first), old.hash, was=old
         )
 
 
-def _recorded_time(first: Raw) -> str:
+def _recorded_time(first: RawEvent) -> str:
     """Return the recording time of the first event, or an empty string if it is damaged."""
     try:
         return str(orjson.loads(first.text)["recorded_at"])
@@ -160,7 +160,7 @@ def _recorded_time(first: Raw) -> str:
         return ""  # every reader of the log finds the damage
 
 
-def read_marks(root: Root, stream: str) -> list[TrustMark]:
+def read_stored_evidence(root: Root, stream: str) -> list[TamperEvidence]:
     """Return the stored evidence that a log was changed."""
     return [one for one in _read_marks(root) if one.stream in (stream, None)]
 
@@ -172,7 +172,7 @@ def anchor_file(root: Root, stream: str) -> Path:
     return root.sync_file
 
 
-def move_anchor(
+def write_sync_with_new_anchor(
     root: Root, store: EventStore, stream: str, before: Sync, sync: Sync, stood: str
 ) -> None:
     """Store the state of the generated files, with the log's last event as new anchor.
@@ -182,7 +182,7 @@ def move_anchor(
     caller must hold the folder's lock.
     """
     head = store.head(stream)
-    keep_contradiction(root, store, stream, before)
+    record_contradictions(root, store, stream, before)
     if head is not None:
         _remember_log(root, store, stream, head, stood)
     new = replace(sync, head=_anchor_of(stream, head))
@@ -207,10 +207,10 @@ def _remember_log(root: Root, store: EventStore, stream: str, head: Head, stood:
         at, began = utc_text(system_clock()), _recorded_time(first)
         return trust.KnownLog(stream, first.hash, began, head.version, head.hash, at, stood)
 
-    trust.remember_log_state(root.path, place_of(stream), first.hash, stood, known)
+    trust.remember_log_state(root.path, folder_part_of_stream(stream), first.hash, stood, known)
 
 
-def keep_contradiction(root: Root, store: EventStore, stream: str, before: Sync) -> None:
+def record_contradictions(root: Root, store: EventStore, stream: str, before: Sync) -> None:
     """Store evidence that the log was changed since its anchor was written, if any.
 
     The anchor is the last known event. The caller must hold the folder's lock.
@@ -221,7 +221,7 @@ def keep_contradiction(root: Root, store: EventStore, stream: str, before: Sync)
             _write_marks(root, [*known, replace(one, at=utc_text(system_clock()))])
 
 
-def keep_salvage(
+def record_salvage_marks(
     root: Root, store: EventStore, lost: Mapping[str, tuple[int, int | None]], now: datetime
 ) -> None:
     """Store a mark for each stream that lost events when a damaged log was repaired.
@@ -234,11 +234,11 @@ def keep_salvage(
         for stream in {*store.streams(), *lost}:
             path = anchor_file(root, stream)
             sync = read_sync(path)
-            keep_contradiction(root, store, stream, sync)
+            record_contradictions(root, store, stream, sync)
             if sync.head.get("stream") == stream:
                 write_sync(path, replace(sync, head={}))
         at = utc_text(now)
-        new = [TrustMark(SALVAGED, s, v, at, events=number) for s, (v, number) in lost.items()]
+        new = [TamperEvidence(SALVAGED, s, v, at, events=number) for s, (v, number) in lost.items()]
         if new:
             _write_marks(root, [*_read_marks(root), *new])
 
@@ -254,7 +254,7 @@ def accept_log(root: Root, store: EventStore, stream: str) -> None:
         if left != marks:
             _write_marks(root, left)
         first = next(store.raw(stream, upto=1), None)
-        trust.forget_earlier(root.path, place_of(stream), first.hash if first else "")
+        trust.forget_earlier(root.path, folder_part_of_stream(stream), first.hash if first else "")
         path, head = anchor_file(root, stream), store.head(stream)
         sync = read_sync(path)
         if sync.head and head is not None:
@@ -263,7 +263,7 @@ def accept_log(root: Root, store: EventStore, stream: str) -> None:
 
 def _find_contradictions(
     store: EventStore, stream: str, anchor: dict[str, Any]
-) -> Iterator[TrustMark]:
+) -> Iterator[TamperEvidence]:
     """Yield evidence that the log contradicts its anchor or has events of other programs.
 
     The anchor is the last event that wfctl knows. Earlier events were checked when it was stored.
@@ -274,10 +274,10 @@ def _find_contradictions(
         row = next(store.raw(stream, after=after - 1, upto=after), None)
         found = row.hash if row is not None else None
         if found != expected:
-            yield TrustMark(ANCHOR, stream, after, None, expected, found)
+            yield TamperEvidence(ANCHOR, stream, after, None, expected, found)
     versions = list(_find_unclaimed_events(store, stream, after))
     if versions:
-        yield TrustMark(UNCLAIMED, stream, versions[0], None, events=len(versions))
+        yield TamperEvidence(UNCLAIMED, stream, versions[0], None, events=len(versions))
 
 
 def _find_unclaimed_events(store: EventStore, stream: str, after: int) -> Iterator[int]:
@@ -286,14 +286,14 @@ def _find_unclaimed_events(store: EventStore, stream: str, after: int) -> Iterat
     while some := list(islice(rows, _AT_ONCE)):
         from eventstore.verification import is_covered_by  # usually no events follow the anchor
 
-        commands = [named for named in map(_command_of, some) if named is not None]
+        commands = [named for named in map(_parse_command_and_version, some) if named is not None]
         spans = store.spans(sorted({command for command, _ in commands}))
         for command, version in commands:
             if not is_covered_by(spans.get(command), stream, version):
                 yield version
 
 
-def _command_of(row: Raw) -> tuple[str, int] | None:
+def _parse_command_and_version(row: RawEvent) -> tuple[str, int] | None:
     """Return the command id and the version of an event, or None if the event is damaged."""
     try:
         body = orjson.loads(row.text)
@@ -306,18 +306,18 @@ def _marks_file(root: Root) -> Path:
     return root.folder / "marks.json"
 
 
-def _read_marks(root: Root) -> list[TrustMark]:
+def _read_marks(root: Root) -> list[TamperEvidence]:
     try:
         return [_parse_mark(one) for one in orjson.loads(read_regular(_marks_file(root)))["marks"]]
     except FileNotFoundError:
         return []
     except (OSError, ValueError, KeyError, TypeError):
-        return [TrustMark("unreadable_marks", None, None, None)]
+        return [TamperEvidence("unreadable_marks", None, None, None)]
 
 
-def _parse_mark(kept: dict[str, Any]) -> TrustMark:
+def _parse_mark(kept: dict[str, Any]) -> TamperEvidence:
     """Return the evidence from a stored entry. Raises TypeError if the entry is malformed."""
-    found = TrustMark(**kept)
+    found = TamperEvidence(**kept)
     values = asdict(found)
     numbers = {"version", "events"}
     if not isinstance(values["kind"], str) or not all(
@@ -328,6 +328,6 @@ def _parse_mark(kept: dict[str, Any]) -> TrustMark:
     return found
 
 
-def _write_marks(root: Root, marks: Iterable[TrustMark]) -> None:
+def _write_marks(root: Root, marks: Iterable[TamperEvidence]) -> None:
     content = json.dumps({"format": 1, "marks": [asdict(one) for one in marks]}, indent=1)
     write_whole(_marks_file(root), content.encode() + b"\n")

@@ -16,7 +16,7 @@ from eventstore.private_files import (
     open_lock,
     open_regular,
     read_regular,
-    require_bearable,
+    require_file_fits_memory,
     try_lock,
 )
 from service.errors import RootBusy
@@ -29,7 +29,7 @@ Mark = list[int]
 """Inode, size in bytes, and times of the last change of content and of status, in ns."""
 
 
-def mark_of(status: os.stat_result) -> Mark:
+def file_change_fingerprint(status: os.stat_result) -> Mark:
     """Return file metadata that change whenever the file is written or touched.
 
     These are the inode, the size, and the times of the last changes.
@@ -68,7 +68,7 @@ def open_replacement(path: Path, mode: int = 0o666) -> Iterator[IO[bytes]]:
     sync_folder(path.parent)
 
 
-def write_over(path: Path, content: bytes, found: bytes | None) -> bool:
+def replace_file_if_unchanged(path: Path, content: bytes, found: bytes | None) -> bool:
     """Replace a file as `write_whole` does, but only if its content is still ``found``.
 
     Return whether the file was replaced.
@@ -104,18 +104,18 @@ def _prepare_temporary_file(path: Path, mode: int = 0o666) -> Iterator[tuple[IO[
         raise
 
 
-def append(path: Path, content: bytes, mark: Mark | None) -> Mark | None:
+def append_if_unchanged(path: Path, content: bytes, mark: Mark | None) -> Mark | None:
     """Append ``content`` to a file, write it to the disk, and return the new metadata.
 
     ``mark`` is the metadata at the time of reading, or None if the file did not exist. Return None
     if another program has written to the file since then. The caller must then read the file again.
     """
-    if mark is not None and (mark := _with_one_name(path, mark)) is None:
+    if mark is not None and (mark := _break_hard_links(path, mark)) is None:
         return None
     descriptor = open_regular(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW)
     try:
         before = os.fstat(descriptor)
-        if before.st_size if mark is None else mark_of(before) != mark:
+        if before.st_size if mark is None else file_change_fingerprint(before) != mark:
             return None
         _write_all(descriptor, content)
         after = os.fstat(descriptor)
@@ -123,10 +123,12 @@ def append(path: Path, content: bytes, mark: Mark | None) -> Mark | None:
         os.close(descriptor)
     if mark is None:
         sync_folder(path.parent)
-    return mark_of(after) if after.st_size == before.st_size + len(content) else None
+    return (
+        file_change_fingerprint(after) if after.st_size == before.st_size + len(content) else None
+    )
 
 
-def restore(path: Path, content: bytes, mark: Mark | None) -> Mark | None:
+def overwrite_in_place(path: Path, content: bytes, mark: Mark | None) -> Mark | None:
     """Overwrite a file in place with ``content``, and return its new metadata.
 
     The file is not replaced, because other programs may have it open. If it is too long, it is cut.
@@ -136,16 +138,16 @@ def restore(path: Path, content: bytes, mark: Mark | None) -> Mark | None:
     at the end. After a crash, the file may contain the start of ``content`` followed by old bytes.
     """
     if mark is None:
-        return append(path, content, None)
-    mark = _with_one_name(path, mark)
+        return append_if_unchanged(path, content, None)
+    mark = _break_hard_links(path, mark)
     if mark is None:
         return None
     descriptor = open_regular(path, os.O_RDWR | os.O_NOFOLLOW)
     with open(descriptor, "r+b", buffering=0) as file:  # noqa: PTH123 - a descriptor has no path
         before = os.fstat(file.fileno())
-        if mark_of(before) != mark:
+        if file_change_fingerprint(before) != mark:
             return None
-        require_bearable(descriptor, path)
+        require_file_fits_memory(descriptor, path)
         same = common_start(file.read(), content)
         if os.fstat(file.fileno()).st_size != before.st_size:
             return None
@@ -155,10 +157,14 @@ def restore(path: Path, content: bytes, mark: Mark | None) -> Mark | None:
         file.seek(same)
         _write_all(file.fileno(), content[same:kept])
         after = os.fstat(file.fileno())
-    return append(path, content[kept:], mark_of(after)) if after.st_size == kept else None
+    return (
+        append_if_unchanged(path, content[kept:], file_change_fingerprint(after))
+        if after.st_size == kept
+        else None
+    )
 
 
-def _with_one_name(path: Path, mark: Mark) -> Mark | None:
+def _break_hard_links(path: Path, mark: Mark) -> Mark | None:
     """Replace a file that has several hard links by a copy, and return its new metadata.
 
     The other links, for example in a backup, then keep the old content. Return None if another
@@ -168,9 +174,13 @@ def _with_one_name(path: Path, mark: Mark) -> Mark | None:
     if found.st_nlink < 2:
         return mark
     content = content_of(path)
-    if mark_of(found) != mark or content is None or not write_over(path, content, content):
+    if (
+        file_change_fingerprint(found) != mark
+        or content is None
+        or not replace_file_if_unchanged(path, content, content)
+    ):
         return None
-    return mark_of(path.lstat())
+    return file_change_fingerprint(path.lstat())
 
 
 def common_start(one: Sequence[Any], other: Sequence[Any]) -> int:

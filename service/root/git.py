@@ -68,13 +68,13 @@ def run_git(
         return None
 
 
-#: Maximum number of seconds for each git command of `describe_code`.
+#: Maximum number of seconds for each git command of `describe_code_commit`.
 _WITHIN = 2.0
 #: Settings that disable git filters, because filters would run programs on files.
 _FILTERS = {"clean": "", "smudge": "", "process": "", "required": "false"}
 
 
-def describe_code(
+def describe_code_commit(
     root: Path, used: Collection[str], made: Collection[str]
 ) -> dict[str, Any] | None:
     """Return the Git commit of a workflow's code, and the files that differ from it.

@@ -11,14 +11,14 @@ from pathlib import Path
 from eventstore.private_files import (
     LARGEST,
     open_regular,
-    require_bearable,
+    require_file_fits_memory,
 )
-from lifecycle.words.values import is_below
+from lifecycle.words.values import is_inside_base_folder
 from service.errors import ServiceError
-from wording import Worded
+from wording import TemplatedError
 
 
-class OutsideRoot(Worded, ServiceError):
+class OutsideRoot(TemplatedError, ServiceError):
     """A path leads out of the workflow folder, through ``..`` or through a symbolic link."""
 
     code = "outside_root"
@@ -38,12 +38,12 @@ def resolve_below(root: Path, path: str) -> Path:
     Symbolic links inside the root are followed. Raises `OutsideRoot` if the path leads out of the
     root. To check and open a file in one step, use `open_within`.
     """
-    real = real_place(root, path)
+    real = real_path_relative_to_root(root, path)
     place = root / path
     return Path(os.path.realpath(root)) / real if place.is_symlink() else place
 
 
-def real_place(root: Path, path: str) -> Path:
+def real_path_relative_to_root(root: Path, path: str) -> Path:
     """Return the target of a path relative to the root, with all links followed.
 
     Raises `OutsideRoot` if the path leads out of the root.
@@ -68,12 +68,12 @@ def _is_below(path: str) -> bool:
     It may contain bytes that are not UTF-8.
     """
     try:
-        return is_below(os.fsencode(path).decode(errors="replace"))
+        return is_inside_base_folder(os.fsencode(path).decode(errors="replace"))
     except UnicodeEncodeError:  # not a valid name on any disk
         return False
 
 
-def resolve_words(folder: Path, path: str) -> Path:
+def join_normalized_path(folder: Path, path: str) -> Path:
     """Join a folder and a path, removing ``.`` and ``..`` without following links."""
     return Path(os.path.normpath(folder / path))
 
@@ -103,7 +103,7 @@ def open_within(root: Path, path: str) -> int:
     Raises `OutsideRoot` if the path leads out of the root. Raises OSError or NotRegular, as
     `open_regular` does.
     """
-    if "/" not in path and is_below(path):
+    if "/" not in path and is_inside_base_folder(path):
         # The file is directly in the root. The caller chose the root itself, so no folder needs a
         # check for links.
         try:
@@ -111,7 +111,7 @@ def open_within(root: Path, path: str) -> int:
         except OSError as error:
             if error.errno != ELOOP:
                 raise
-    with folder_within(root, path) as (folder, name):
+    with open_parent_folder_within(root, path) as (folder, name):
         try:
             return open_regular(name, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=folder)
         except OSError as error:
@@ -133,12 +133,14 @@ def content_within(root: Path, path: str, limit: int | None = None) -> bytes | N
         return None
     with os.fdopen(descriptor, "rb") as file:
         if limit is None:
-            require_bearable(descriptor, root / path)
+            require_file_fits_memory(descriptor, root / path)
         return file.read((LARGEST if limit is None else limit) + 1)
 
 
 @contextmanager
-def folder_within(root: Path, path: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
+def open_parent_folder_within(
+    root: Path, path: str, *, make: bool = False
+) -> Iterator[tuple[int, str]]:
     """Open the folder of a path inside ``root``, and yield its descriptor and a file name.
 
     ``make`` creates missing folders. Raises OSError, or `OutsideRoot` if the path leads out of the
@@ -152,18 +154,18 @@ def folder_within(root: Path, path: str, *, make: bool = False) -> Iterator[tupl
 
 
 @contextmanager
-def place_within(root: Path, path: str, *, make: bool = False) -> Iterator[Path]:
+def open_stable_path_within(root: Path, path: str, *, make: bool = False) -> Iterator[Path]:
     """Yield a path for writing a file inside ``root``.
 
     The path refers to the opened folder, so it stays valid if another program renames the folder.
     """
-    with folder_within(root, path, make=make) as (folder, name):
+    with open_parent_folder_within(root, path, make=make) as (folder, name):
         yield Path(f"/proc/self/fd/{folder}/{name}")
 
 
 def _open_parent_folder(root: Path, path: str, make: bool) -> tuple[int, str]:
     if not _is_below(path):
-        real_place(root, path)  # raises OutsideRoot
+        real_path_relative_to_root(root, path)  # raises OutsideRoot
     *folders, name = path.split("/")
     try:
         folder = _open_folder(root, folders, make)
@@ -176,7 +178,7 @@ def _open_parent_folder(root: Path, path: str, make: bool) -> tuple[int, str]:
         except OSError:  # not a link
             return folder, name
         os.close(folder)
-    real, own = Path(os.path.realpath(root)), real_place(root, path)
+    real, own = Path(os.path.realpath(root)), real_path_relative_to_root(root, path)
     return _open_folder(real, own.parts[:-1], make), own.name
 
 

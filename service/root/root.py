@@ -18,11 +18,11 @@ import orjson
 from eventstore.event import RecordedEvent
 from eventstore.private_files import (
     SERVERS,
-    is_server,
-    let_group_write,
+    is_postgres_url,
     read_regular,
+    remove_default_url_user,
+    set_umask_for_shared_folder,
     url_without_password,
-    without_login,
 )
 from service.errors import InvalidOption, NoRoot, RootElsewhere
 from service.root.atomic_files import content_of, write_whole
@@ -113,7 +113,7 @@ def address_of(url: str, start: Path) -> Path | str:
 
     A relative path is relative to ``start``. Raises `InvalidOption` for an unsupported URL.
     """
-    if is_server(url):
+    if is_postgres_url(url):
         return url
     if not url.startswith(_SQLITE) or url == _SQLITE:
         kind = url.partition(":")[0]
@@ -224,7 +224,7 @@ def open_root(start: Path, url: str | None, journal: str | None = None) -> tuple
     """
     root = find_root(start)
     require_utf8_path(root.path)
-    let_group_write(root.path)
+    set_umask_for_shared_folder(root.path)
     config = read_config(root)
     if not url:
         require_trusted(config.database_url, root.path)
@@ -238,13 +238,15 @@ def without_secrets(url: str | None) -> str | None:
     The configuration with the URL is committed to Git, and other users connect under their own
     names.
     """
-    if url is None or not is_server(url):
+    if url is None or not is_postgres_url(url):
         return url
     import os
     import pwd
 
     try:
-        return without_login(url_without_password(url), pwd.getpwuid(os.geteuid()).pw_name)
+        return remove_default_url_user(
+            url_without_password(url), pwd.getpwuid(os.geteuid()).pw_name
+        )
     except KeyError:  # a user account without an entry, as in a container
         return url_without_password(url)
 
@@ -290,7 +292,7 @@ def read_identity(root: Path) -> Identity:
     }
 
 
-def known_identity(root: Root, begun: Callable[[], RecordedEvent | None]) -> Identity:
+def read_recorded_identity(root: Root, begun: Callable[[], RecordedEvent | None]) -> Identity:
     """Return the recorded identity of the workflow folder: path, device, inode and host.
 
     It comes from the folder's own record, or else from the first event of the log.
@@ -314,7 +316,7 @@ def is_same(known: Identity, here: Identity) -> bool:
     return any(known.get(key) == here[key] for key in ("host", "inode"))
 
 
-def settle_identity(root: Root, known: Identity, how: RootIs | None) -> Identity | None:
+def record_root_relocation(root: Root, known: Identity, how: RootIs | None) -> Identity | None:
     """Record whether the folder was moved or copied, and return its new identity.
 
     Return None if the place has not changed. The record determines whether earlier attempts belong
@@ -340,7 +342,7 @@ def _write_root_record(root: Root, said: dict[str, Any]) -> None:
     )
 
 
-def add_former(root: Root, here: Identity, places: Iterable[tuple[str, str]]) -> None:
+def record_former_places(root: Root, here: Identity, places: Iterable[tuple[str, str]]) -> None:
     """Record further places at which the folder was before. Each is a path and a host."""
     said = _read_root_record(root)
     former = [*said.get("formerly", []), *({"path": path, "host": host} for path, host in places)]
@@ -349,12 +351,12 @@ def add_former(root: Root, here: Identity, places: Iterable[tuple[str, str]]) ->
     )
 
 
-def was_here(root: Root, path: str | None, host: str | None) -> bool:
+def has_former_place(root: Root, path: str | None, host: str | None) -> bool:
     """Return whether the folder was at this path of this host before it was moved."""
     return {"path": path, "host": host} in _read_root_record(root).get("formerly", [])
 
 
-def original_of(root: Root) -> str | None:
+def describe_copy_source(root: Root) -> str | None:
     """Return the path and host of the folder from which this one was copied.
 
     Return None if the folder is not a copy.

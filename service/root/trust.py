@@ -18,7 +18,7 @@ from pathlib import Path
 
 import orjson
 
-from eventstore.private_files import make_own_folder, read_regular
+from eventstore.private_files import create_owner_only_folder, read_regular
 from service.root.atomic_files import content_of, state_folder, write_whole
 
 
@@ -33,7 +33,7 @@ def remember_root(root: Path) -> None:
     with suppress(OSError):
         if os.path.lexists(link):
             return
-        make_own_folder(link.parent)
+        create_owner_only_folder(link.parent)
         # A link is created in one atomic step, so no other process can see an incomplete one.
         link.symlink_to(root, target_is_directory=True)
 
@@ -115,7 +115,7 @@ def _write_known_logs(path: Path, known: list[KnownLog]) -> None:
     content = json.dumps({"format": 1, "logs": [asdict(one) for one in known]}, indent=1)
     temporary = path.with_name(f".{path.name}.{os.urandom(8).hex()}.tmp")
     with suppress(OSError):
-        make_own_folder(path.parent)
+        create_owner_only_folder(path.parent)
         temporary.write_text(f"{content}\n", "utf-8")
         temporary.replace(path)
 
@@ -130,7 +130,7 @@ def was_asked_before(root: str, question: str) -> bool:
     if content_of(path) == mark:
         return True
     with suppress(OSError):
-        make_own_folder(path.parent)
+        create_owner_only_folder(path.parent)
         write_whole(path, mark)
         return False
     return True

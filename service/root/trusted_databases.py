@@ -6,15 +6,15 @@ import json
 import os
 from pathlib import Path
 
-from eventstore.private_files import is_server, make_own_folder, read_regular
+from eventstore.private_files import create_owner_only_folder, is_postgres_url, read_regular
 from service.errors import ServiceError
 from service.root.atomic_files import config_folder, write_whole
-from wording import Worded
+from wording import TemplatedError
 
 _SQLITE = "sqlite:///"
 
 
-class UntrustedDatabase(Worded, ServiceError):
+class UntrustedDatabase(TemplatedError, ServiceError):
     """The configuration names a database that this user account has not approved."""
 
     code = "untrusted_database"
@@ -37,14 +37,14 @@ def require_trusted(url: str | None, root: Path) -> None:
 
     A database file inside the folder needs no approval.
     """
-    name = _database_name(url, root)
+    name = _find_database_to_approve(url, root)
     if name is not None and name not in _list_trusted("databases"):
         raise UntrustedDatabase(name, root / ".wfctl" / "config.toml")
 
 
 def trust_database(url: str | None, root: Path) -> None:
     """Store the approval of a folder's database. ``url`` must not contain a password."""
-    name = _database_name(url, root)
+    name = _find_database_to_approve(url, root)
     if name is not None:
         _add_trusted("databases", name)
 
@@ -71,17 +71,17 @@ def _add_trusted(kind: str, name: str) -> None:
     if name in names:
         return
     path = trusted_file()
-    make_own_folder(path.parent)
+    create_owner_only_folder(path.parent)
     content = {"format": 1, **_read_trusted(), kind: [*names, name]}
     write_whole(path, json.dumps(content, indent=1).encode() + b"\n")
 
 
-def _database_name(url: str | None, root: Path) -> str | None:
+def _find_database_to_approve(url: str | None, root: Path) -> str | None:
     """Return the server URL or the real path of the database file to approve.
 
     Return None if the database needs no approval.
     """
-    if url is None or is_server(url):
+    if url is None or is_postgres_url(url):
         return url
     if not url.startswith(_SQLITE):
         return None  # other kinds are refused elsewhere

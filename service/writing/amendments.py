@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Any
 
 from eventstore.event import Actor
 from lifecycle.errors import ImpactChanged, NeedsConsent
-from lifecycle.fold.evolve import version_after
+from lifecycle.fold.evolve import plan_version_after_approval
 from lifecycle.payload import models as p
-from lifecycle.rules.amendments import check_fits, get_open_amendment
-from lifecycle.rules.impact import Impact, impact_of
+from lifecycle.rules.amendments import check_amendment_still_applies, get_open_amendment
+from lifecycle.rules.impact import Impact, compute_approval_impact
 from lifecycle.state.status import ACTIVE
 from lifecycle.state.workflow import Amendment, Workflow
-from projections.screens.next_actions import is_due, resting_on
+from projections.screens.next_actions import is_ready_to_start, list_affecting_field_owners
 from service.consent import proof as consent
 from service.consent.proof import Consenter
-from service.consent.scripts import scripts_after
+from service.consent.scripts import find_scripts_after_amendment
 from service.files.foreign_changes import Edit, find_undecided_edits
 from service.files.workflow_files import STATE
 from service.root.atomic_files import utc_text
-from service.writing.decision import approver_in, hash_at, take_decision
+from service.writing.decision import approver_in, ask_and_record_decision, hash_at
 from service.writing.stream_writer import WriteOptions
 from service.writing.workflow_service import Outcome, Service
 
@@ -48,10 +48,10 @@ class UndecidedEdit(NeedsConsent):
         )
 
 
-def check_edits(service: Service, stage: str) -> None:
+def check_no_undecided_edits(service: Service, stage: str) -> None:
     """Raise `UndecidedEdit` if a manual edit that affects the stage waits for a decision."""
     state, found = _read_undecided_edits(service)
-    concerned = resting_on(state, stage) if found else ()
+    concerned = list_affecting_field_owners(state, stage) if found else ()
     edits = [one for one in found if one.stage in concerned]
     if edits:
         raise UndecidedEdit(stage, edits)
@@ -64,7 +64,7 @@ def _read_undecided_edits(service: Service) -> tuple[Workflow, list[Edit]]:
     return state, find_undecided_edits(service.root, service.log, state) if state.drifts else []
 
 
-def check_may_go_on(service: Service) -> None:
+def check_run_can_continue(service: Service) -> None:
     """Raise an error if `wfctl run` cannot continue because a decision is missing.
 
     Raises `NeedsConsent` while the plan waits for approval. Raises `UndecidedEdit` for a manual
@@ -77,8 +77,8 @@ def check_may_go_on(service: Service) -> None:
         return
     edited = {one.stage for one in edits}
     going = [one for one in state.stages.values() if one.open_attempt or one.status in ACTIVE]
-    due = [one for one in state.stages.values() if is_due(state, one)]
-    held = [one for one in due if edited & set(resting_on(state, one.id))]
+    due = [one for one in state.stages.values() if is_ready_to_start(state, one)]
+    held = [one for one in due if edited & set(list_affecting_field_owners(state, one.id))]
     if None in edited or (due and held == due and not going):
         raise UndecidedEdit(None, edits)
 
@@ -109,7 +109,7 @@ class AmendmentQuestion:
     @property
     def digest(self) -> str:
         """Return the digest of everything that the person sees before deciding."""
-        return consent.shown_digest(self.state, self.amendment, self.impact, self.scripts)
+        return consent.shown_content_digest(self.state, self.amendment, self.impact, self.scripts)
 
     @property
     def statement(self) -> bytes:
@@ -135,7 +135,7 @@ class AmendmentQuestion:
         kept = {stage: k for stage, k in self.kept.items() if stage in self.impact.affected}
         return p.AmendmentApproved(
             amendment=self.amendment.id,
-            version=version_after(self.state, self.amendment),
+            version=plan_version_after_approval(self.state, self.amendment),
             invalidated_stages=list(self.impact.affected),
             approved_by=approver_in(proof),
             proof=proof,
@@ -143,7 +143,7 @@ class AmendmentQuestion:
             scripts=dict(self.scripts),
         )
 
-    def objection(self, given: consent.Planned) -> str | None:
+    def objection(self, given: consent.PlannedApproval) -> str | None:
         """Return the reason why this approval would be invalid, or None if valid."""
         return consent.explain_invalid_approval(self.state, given)
 
@@ -160,15 +160,15 @@ def build_question(service: Service, id_: str) -> AmendmentQuestion:
     """
     state = service.state()
     amendment = get_open_amendment(state, id_)
-    check_fits(state, amendment)
+    check_amendment_still_applies(state, amendment)
     root, head = service.root.path, hash_at(service, state.head)
-    kept = kept_folders(root, state)
-    impact = impact_of(state, amendment, kept, utc_text(service.clock()))
-    scripts = scripts_after(root, state, amendment)
+    kept = find_newest_archive_numbers(root, state)
+    impact = compute_approval_impact(state, amendment, kept, utc_text(service.clock()))
+    scripts = find_scripts_after_amendment(root, state, amendment)
     return AmendmentQuestion(root, state, amendment, impact, head, kept, scripts)
 
 
-def kept_folders(root: Path, state: Workflow) -> dict[str, int]:
+def find_newest_archive_numbers(root: Path, state: Workflow) -> dict[str, int]:
     """Return the highest number of the archived folders (``stage-2.v3``) of each stage."""
     found: dict[str, int] = {}
     for path in root.glob("*.v*"):
@@ -200,7 +200,9 @@ def approve_amendment(
 
     options = replace(options, content={"approve": id_})
     asked = p.AmendmentApproved(amendment=id_)
-    outcome: Outcome | None = take_decision(service, ask, lambda _: consenter, options, asked)
+    outcome: Outcome | None = ask_and_record_decision(
+        service, ask, lambda _: consenter, options, asked
+    )
     approvals = service.log.approvals
     if outcome is None or outcome.repeated:
         return outcome
@@ -209,13 +211,13 @@ def approve_amendment(
     return outcome
 
 
-def plan_approval(service: Service, id_: str, options: WriteOptions) -> Outcome:
+def preview_approval_events(service: Service, id_: str, options: WriteOptions) -> Outcome:
     """Return the events that an approval would record. Ask nobody, and write nothing."""
     command = build_question(service, id_).build_command({"policy": "none: a dry run"})
     return service.handle(command, options=options)
 
 
-def check_person(actor: Actor, id_: str) -> None:
+def check_not_agent(actor: Actor, id_: str) -> None:
     """Raise `NeedsConsent` if the actor is an agent and not a person."""
     if actor.kind == "agent":
         raise NeedsConsent(

@@ -15,20 +15,20 @@ from eventstore.errors import WrongExpectedVersion
 from eventstore.event import Actor
 from lifecycle.errors import NeedsConsent, NoAnswer, Refused
 from service.consent import proof as consent
-from service.consent.consent_weaknesses import Decided, explain_invalid_decision, statement_of
+from service.consent.consent_weaknesses import DecisionState, explain_invalid_decision, statement_of
 from service.errors import FilesBehind, VersionConflict
 from service.root.atomic_files import utc_text
 
 if TYPE_CHECKING:
     from lifecycle.payload.models import Payload
-    from service.consent.proof import Consenter, Planned
+    from service.consent.proof import Consenter, PlannedApproval
     from service.writing.stream_writer import WriteOptions
 
 #: Maximum number of attempts to record an answer while other programs append events.
 _REBINDINGS = 20
 
 
-class Writing(Protocol):
+class DecisionWriter(Protocol):
     """The parts of a workflow's or machine's writer that a decision needs."""
 
     log: Any
@@ -72,7 +72,7 @@ class Question(Protocol):
     def build_command(self, proof: dict[str, Any]) -> Payload:
         """Return the command to record after the person agreed, with the proof."""
 
-    def objection(self, given: Planned) -> str | None:
+    def objection(self, given: PlannedApproval) -> str | None:
         """Return the reason why the decision would be invalid, or None if it is valid."""
 
     def outdated_error(self) -> Exception:
@@ -82,8 +82,8 @@ class Question(Protocol):
 Q = TypeVar("Q", bound=Question)
 
 
-def take_decision(
-    service: Writing,
+def ask_and_record_decision(
+    service: DecisionWriter,
     ask: Callable[[], Q],
     consenter_for: Callable[[str], Consenter],
     options: WriteOptions,
@@ -116,17 +116,21 @@ def take_decision(
 
 
 def _record_answer(
-    service: Writing, shown: Q, ask: Callable[[], Q], consenter: Consenter, options: WriteOptions
+    service: DecisionWriter,
+    shown: Q,
+    ask: Callable[[], Q],
+    consenter: Consenter,
+    options: WriteOptions,
 ) -> Any:
     """Record the answer at the newest version of the log, if the question is the same.
 
     If another program appends an event at the same time, try again.
     """
     for _ in range(_REBINDINGS):
-        take_in_edits(service)
+        record_manual_edits(service)
         now = ask()
         shown.check_same(now)
-        command = prove_command(service, now, consenter)
+        command = build_proven_command(service, now, consenter)
         exact = replace(options, expected_version=now.state.head, exact=True)
         try:
             return service.handle(command, options=exact)
@@ -136,13 +140,13 @@ def _record_answer(
     raise WrongExpectedVersion(service.log.stream, shown.state.head, service.state().head)
 
 
-def check_expected_version(service: Writing, head: int, options: WriteOptions) -> None:
+def check_expected_version(service: DecisionWriter, head: int, options: WriteOptions) -> None:
     """Raise `WrongExpectedVersion` if the log is not at the expected version."""
     if options.expected_version not in (None, head):
         raise WrongExpectedVersion(service.log.stream, int(options.expected_version or 0), head)
 
 
-def take_in_edits(service: Writing) -> None:
+def record_manual_edits(service: DecisionWriter) -> None:
     """Record manual edits of the generated files now.
 
     Otherwise, such an edit could be recorded later, between the question and the proof, and make
@@ -154,7 +158,9 @@ def take_in_edits(service: Writing) -> None:
         service.files.record_foreign_changes()
 
 
-def prove_command(service: Writing, question: Question, consenter: Consenter) -> Payload:
+def build_proven_command(
+    service: DecisionWriter, question: Question, consenter: Consenter
+) -> Payload:
     """Return the command that records an approved decision, with the proof of consent.
 
     Raises `NeedsConsent` if the proof would be invalid.
@@ -164,7 +170,7 @@ def prove_command(service: Writing, question: Question, consenter: Consenter) ->
         raise question.outdated_error()
     command = question.build_command(proof)
     now = utc_text(service.clock())
-    planned = consent.Planned(command.as_json(), question.head, service.actor, now)
+    planned = consent.PlannedApproval(command.as_json(), question.head, service.actor, now)
     why = service.log.approvals.pin_objection() or question.objection(planned)
     if why is not None:
         raise NeedsConsent(
@@ -175,7 +181,7 @@ def prove_command(service: Writing, question: Question, consenter: Consenter) ->
     return command
 
 
-def hash_at(service: Writing, version: int) -> str:
+def hash_at(service: DecisionWriter, version: int) -> str:
     """Return the hash of the event with this version."""
     [event] = service.log.store.read(service.log.stream, after=version - 1, upto=version)
     return str(event.hash)
@@ -190,7 +196,7 @@ def approver_in(proof: Mapping[str, Any]) -> str:
 class DecisionQuestion:
     """A question to a person about a command that contains its own proof."""
 
-    state: Decided
+    state: DecisionState
     asked: Payload
     subject: str
     #: The question to show to the person.
@@ -222,7 +228,7 @@ class DecisionQuestion:
         agreed = {"approved_by": approver_in(proof), "proof": proof}
         return self.asked.model_copy(update=agreed)
 
-    def objection(self, given: Planned) -> str | None:
+    def objection(self, given: PlannedApproval) -> str | None:
         """Return the reason why the decision would be invalid, or None if it is valid."""
         return explain_invalid_decision(self.state, self.asked.type, given)
 
@@ -232,13 +238,13 @@ class DecisionQuestion:
 
 
 def question_of_command(
-    service: Writing, command: Payload, subject: str, text: str
+    service: DecisionWriter, command: Payload, subject: str, text: str
 ) -> DecisionQuestion:
     """Return the question to a person about a command, at the newest version of the log.
 
     Manual edits of the generated files are recorded first.
     """
-    take_in_edits(service)
+    record_manual_edits(service)
     state = service.state()
     head = hash_at(service, state.head)
     return DecisionQuestion(state, command, subject, text, head, service.log.stream)

@@ -9,10 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 from eventstore.errors import WrongExpectedVersion
 from eventstore.event import Actor
-from eventstore.private_files import is_server, is_shared, let_group_write, make_folder
+from eventstore.private_files import (
+    create_private_folder,
+    is_postgres_url,
+    is_shared_with_group,
+    set_umask_for_shared_folder,
+)
 from eventstore.store import EventStore
 from lifecycle.payload import models as p
-from lifecycle.state.run_files import runs_file_found_by_name
+from lifecycle.state.run_files import has_command_with_implicit_file
 from lifecycle.state.workflow import Workflow
 from lifecycle.words.scripts import MISSING, omit_missing_init_script
 from projections.files.state_document import FILE_NAME as STATE
@@ -92,7 +97,7 @@ def _create_workflow(
         folder.mkdir(exist_ok=True)
         write_whole(folder / STATE, source)
         sync_folder(service.root.folder)
-        claim_state(service, source)
+        remember_state_file(service, source)
     first = _list_first_commands(service.root.path, command, service.clock)
     outcome = service.handle(*first, options=options)
     if outcome.state.consent == "signature":
@@ -103,28 +108,30 @@ def _create_workflow(
 def _list_first_commands(root: Path, command: p.WorkflowCreated, clock: Clock) -> list[Payload]:
     """Return the first commands of a workflow: create it, and record its scripts."""
     now = utc_text(clock())
-    files = files_recorded(root, planned_state(((command, now),)), now)
+    files = build_files_recorded_event(root, planned_state(((command, now),)), now)
     return [command, *(payload for payload, _ in files)]
 
 
-def files_recorded(root: Path, state: Workflow, now: str, **known: Any) -> Planned:
+def build_files_recorded_event(root: Path, state: Workflow, now: str, **known: Any) -> Planned:
     """Return the event that records the scripts of a plan with their digests.
 
     Return an empty tuple if the plan names no script. If a command uses a file by its fixed name,
     such as a makefile, and the file is missing, this is recorded too. wfctl can then report a file
     that appears later.
     """
-    from service.consent.scripts import agreed_scripts  # needed only to start a workflow
+    from service.consent.scripts import find_scripts_to_approve  # needed only to start a workflow
 
-    found = p.FilesRecorded.model_validate({"scripts": agreed_scripts(root, state), **known})
+    found = p.FilesRecorded.model_validate(
+        {"scripts": find_scripts_to_approve(root, state), **known}
+    )
     machines = {state.profile(one).get("config_path") for one in state.stages.values()}
     missing_machines = {path for path in machines if found.scripts.get(str(path)) == MISSING}
     is_named = not omit_missing_init_script(found.scripts).keys() <= missing_machines
-    is_named = is_named or any(map(runs_file_found_by_name, state.stages.values()))
+    is_named = is_named or any(map(has_command_with_implicit_file, state.stages.values()))
     return ((found, now),) if is_named or found.attempts else ()
 
 
-def claim_state(service: Service, content: bytes) -> None:
+def remember_state_file(service: Service, content: bytes) -> None:
     """Remember the content of ``workflow-state.json``, so that it is not a manual edit."""
     entry = Synced(service.log.stream, 0, len(content), digest(content))
     known = replace(read_sync(service.root.sync_file), files={})
@@ -149,7 +156,7 @@ def make_root(
     prepare_folder(root)
     store = connect(root)
     try:
-        log = _new_log(root, workflow, store, options)
+        log = _prepare_new_log(root, workflow, store, options)
         return write(Service(root, log, actor, clock))
     finally:
         store.close()
@@ -167,9 +174,9 @@ def prepare_folder(root: Root) -> None:
     Afterwards, `write_configuration` completes it.
     """
     root.below(MARKER)
-    let_group_write(root.path)
+    set_umask_for_shared_folder(root.path)
     if not root.config_file.exists():
-        make_folder(root.folder, root.path if is_shared(root.path) else None)
+        create_private_folder(root.folder, root.path if is_shared_with_group(root.path) else None)
 
 
 def write_configuration(root: Root, workflow: str | None, archive: str | None = None) -> Config:
@@ -179,7 +186,7 @@ def write_configuration(root: Root, workflow: str | None, archive: str | None = 
     """
     config = Config(workflow, root.url, root.journal, archive=archive)
     trust_database(without_secrets(config.database_url), root.path)
-    ignored = _IGNORE_OF_SERVER if is_server(config.database_url or "") else _IGNORE
+    ignored = _IGNORE_OF_SERVER if is_postgres_url(config.database_url or "") else _IGNORE
     write_whole(root.folder / ".gitignore", ignored)
     write_whole(root.config_file, config_text(config).encode())
     return config
@@ -199,7 +206,9 @@ def with_configured_log(root: Root) -> Root:
     return replace(root, url=url, journal=root.journal or config.journal)
 
 
-def _new_log(root: Root, workflow: str, store: EventStore, options: WriteOptions) -> WorkflowLog:
+def _prepare_new_log(
+    root: Root, workflow: str, store: EventStore, options: WriteOptions
+) -> WorkflowLog:
     here = read_config(root) if root.config_file.exists() else Config(workflow)
     log = WorkflowLog(store, here.stream, root.path)
     if log.state() is None:
@@ -232,7 +241,9 @@ def root_at(path: Path, url: str | None = None, journal: str | None = None) -> R
     return Root(path.resolve(), url, journal)
 
 
-def init_options(options: WriteOptions, plan: Any, **settings: str | None) -> WriteOptions:
+def options_with_plan_content(
+    options: WriteOptions, plan: Any, **settings: str | None
+) -> WriteOptions:
     """Return the write options with the plan as the content that identifies this command.
 
     A repeated command with the same content is then recognised.

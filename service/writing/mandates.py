@@ -10,9 +10,9 @@ from lifecycle.fold.evolve import BY_MANDATE, apply_amendment
 from lifecycle.rules.impact import Impact
 from lifecycle.rules.mandates import find_covering_mandate
 from lifecycle.state.workflow import Amendment, Workflow
-from lifecycle.words.scripts import explain_unknown, is_unknown
+from lifecycle.words.scripts import explain_unknown_digest, is_content_unknown
 from service.consent.proof import build_proof
-from service.consent.scripts import agreed_scripts
+from service.consent.scripts import find_scripts_to_approve
 from service.root.atomic_files import utc_text
 from service.writing.amendments import AmendmentQuestion, approve_amendment, build_question
 from service.writing.stream_writer import WriteOptions
@@ -37,7 +37,7 @@ class MandateConsent:
 
 
 @dataclass(frozen=True, slots=True)
-class Cover:
+class MandateCoverage:
     """The mandate (permission given in advance) that allows an amendment, or None.
 
     ``why`` contains the objections by the name of each mandate that does not allow it.
@@ -56,9 +56,9 @@ class Cover:
         return f"within no mandate ({' | '.join(named)}): a person decides"
 
 
-def find_cover(
+def find_mandate_coverage(
     service: Service, state: Workflow, amendment: Amendment, impact: Impact
-) -> Cover | None:
+) -> MandateCoverage | None:
     """Return the mandate that allows an amendment, with the objections of the others.
 
     Return None if the workflow has no mandates (permissions given in advance).
@@ -70,25 +70,29 @@ def find_cover(
     # mandate is not used.
     at = max(utc_text(service.clock()), state.updated)
     name, why = find_covering_mandate(state, amendment, impact, actor, at)
-    unknown = _unknown_scripts(service, state, amendment, impact) if name is not None else []
+    unknown = (
+        _explain_unknown_scripts(service, state, amendment, impact) if name is not None else []
+    )
     if name is not None and unknown:
-        return Cover(None, {**why, name: FirstReasons(unknown)})
-    return Cover(name, why)
+        return MandateCoverage(None, {**why, name: FirstReasons(unknown)})
+    return MandateCoverage(name, why)
 
 
-def _unknown_scripts(
+def _explain_unknown_scripts(
     service: Service, state: Workflow, amendment: Amendment, impact: Impact
 ) -> list[str]:
     """Return a reason for each script without a known digest that would run again."""
     changed = state.draft()
     apply_amendment(changed, amendment)
     again = {*amendment.targets, *impact.again} & {*changed.stages}
-    found = (agreed_scripts(service.root.path, changed, changed.stages[id_]) for id_ in again)
-    unknown = {item for one in found for item in one.items() if is_unknown(item[1])}
-    return [explain_unknown(*item) for item in sorted(unknown)]
+    found = (
+        find_scripts_to_approve(service.root.path, changed, changed.stages[id_]) for id_ in again
+    )
+    unknown = {item for one in found for item in one.items() if is_content_unknown(item[1])}
+    return [explain_unknown_digest(*item) for item in sorted(unknown)]
 
 
-def take_effect(service: Service, id_: str, options: WriteOptions) -> Outcome | None:
+def approve_by_mandate(service: Service, id_: str, options: WriteOptions) -> Outcome | None:
     """Approve a waiting amendment by a mandate (permission given in advance).
 
     Return None if no mandate allows it, or if another change came first. A person must then decide.
@@ -99,7 +103,7 @@ def take_effect(service: Service, id_: str, options: WriteOptions) -> Outcome | 
         return None
     try:
         question = build_question(service, id_)
-        cover = find_cover(service, question.state, question.amendment, question.impact)
+        cover = find_mandate_coverage(service, question.state, question.amendment, question.impact)
         if cover is None or cover.mandate is None:
             return None
         return approve_amendment(service, id_, MandateConsent(cover.mandate), options)

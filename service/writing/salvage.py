@@ -12,10 +12,10 @@ from pathlib import Path
 from eventstore.chain import Schema
 from eventstore.errors import UnsoundLog
 from eventstore.store import EventStore
-from eventstore.transfer.archive import SoundPart
-from eventstore.transfer.copy import Chains, Copied, copy_log
+from eventstore.transfer.archive import ValidStreamPrefixes
+from eventstore.transfer.copy import Chains, CopyCounts, copy_log
 from service.files.workflow_files import LOG, STATE
-from service.reading.trust_marks import keep_salvage
+from service.reading.trust_marks import record_salvage_marks
 from service.root.atomic_files import sync_folder
 from service.root.root import Root
 
@@ -30,7 +30,7 @@ class SalvageResult:
     with the old files, or None if they were not moved.
     """
 
-    copied: Copied
+    copied: CopyCounts
     lost: dict[str, int]
     kept: Path | None
 
@@ -38,7 +38,7 @@ class SalvageResult:
 def find_unsound_streams(store: EventStore, schema: Schema) -> dict[str, int]:
     """Return each stream that has damaged events, with the first damaged version."""
     chains = Chains()
-    for raw in SoundPart(store, schema).all_raw():
+    for raw in ValidStreamPrefixes(store, schema).all_raw():
         chains.added(raw)
     ends = {stream: link.version for stream, link in chains.heads.items()}
     sound = {**dict.fromkeys(store.streams(), 0), **ends}
@@ -62,9 +62,9 @@ def salvage_into(
 ) -> SalvageResult:
     """Copy the valid part of a log into an empty log, and record the lost events."""
     lost = find_unsound_streams(store, schema)
-    copied = copy_log(SoundPart(store, schema), target)
+    copied = copy_log(ValidStreamPrefixes(store, schema), target)
     marked = {s: (first, _count_versions_after(store, s, first - 1)) for s, first in lost.items()}
-    keep_salvage(root, store, marked, now)
+    record_salvage_marks(root, store, marked, now)
     return SalvageResult(copied, lost, None)
 
 

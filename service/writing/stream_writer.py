@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 from eventstore.chain import canonical_json, sha256_hex
 from eventstore.errors import WrongExpectedVersion
 from eventstore.event import Actor, NewEvent
-from eventstore.store import Appended, Claim, EventStore, Expected, Refusal
+from eventstore.store import AppendResult, Claim, EventStore, Expected, Refusal
 from lifecycle.errors import LifecycleError
 from service.errors import FilesBehind
 from service.root.atomic_files import Clock, new_id, utc_text
@@ -88,7 +88,9 @@ class StreamWriter:
             asked = [[command.type, command.as_json()] for command in commands]
         return Claim(options.command_id or new_id(), sha256_hex(canonical_json(asked)))
 
-    def first_answer(self, commands: Sequence[Payload], options: WriteOptions) -> Appended | None:
+    def first_answer(
+        self, commands: Sequence[Payload], options: WriteOptions
+    ) -> AppendResult | None:
         """Return the events of an earlier command with this id, or None for a new id.
 
         Raises `CommandConflict` if an earlier command with this id had another content.
@@ -127,7 +129,7 @@ class StreamWriter:
         planned = tuple((fact, at) for fact in facts)
         self._record(Actor("reconciler", self.actor.name), planned, Expected.STREAM_EXISTS)
 
-    def record_of_file(self, file: str, taken: Planned, head: int) -> None:
+    def record_foreign_text(self, file: str, taken: Planned, head: int) -> None:
         """Record text that an unknown program wrote to a file, with the file as author.
 
         ``head`` is the expected version of the log. Raises `WrongExpectedVersion` if another

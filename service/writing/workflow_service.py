@@ -17,30 +17,30 @@ from eventstore.errors import EventStoreError
 from eventstore.event import Actor, RecordedEvent
 from eventstore.store import Claim, Expected
 from lifecycle.errors import NeedsConsent, NoWorkflow, Refused
-from lifecycle.event import Fact
+from lifecycle.event import UnrecordedEvent
 from lifecycle.fold.evolve import evolve
 from lifecycle.payload import models as p
 from lifecycle.rules.decide import decide_all
-from lifecycle.state.report_path import numbered
+from lifecycle.state.report_path import add_number_to_path
 from lifecycle.state.workflow import Workflow
-from lifecycle.words.values import is_report
-from projections.words.account import Seen
+from lifecycle.words.values import is_valid_report_path
+from projections.words.account import FileCheckResult
 from service.errors import FilesBehind
 from service.files.workflow_files import WorkflowFiles
 from service.reading.log import WorkflowLog
 from service.reading.stream_log import FOLD_EVERY
 from service.root.atomic_files import Clock, system_clock, utc_text, write_whole
-from service.root.paths_within_root import OutsideRoot, place_within
+from service.root.paths_within_root import OutsideRoot, open_stable_path_within
 from service.root.root import (
     Identity,
     Root,
     RootIs,
-    add_former,
-    known_identity,
+    has_former_place,
     read_identity,
+    read_recorded_identity,
+    record_former_places,
+    record_root_relocation,
     require_same_place,
-    settle_identity,
-    was_here,
 )
 from service.writing.stream_writer import (
     PLAIN,
@@ -56,23 +56,27 @@ if TYPE_CHECKING:
     from lifecycle.payload.models import Payload
 
 
-def render_report(log: WorkflowLog, seen: Seen | None = None, place: Path = Path()) -> bytes:
+def render_report(
+    log: WorkflowLog, seen: FileCheckResult | None = None, place: Path = Path()
+) -> bytes:
     """Return the current report. Raises `NoWorkflow` if there is no workflow.
 
     All parts of the report show the same version, even if other programs append events meanwhile.
     ``seen`` is the result of a check of the files. ``place`` is the folder of the report, relative
     to the workflow folder.
     """
-    from projections.files.facts import facts_of  # needed by the few writes that create a report
+    from projections.files.facts import (
+        collect_report_facts,  # needed by the few writes that create a report
+    )
     from projections.files.report import render
 
     state = log.replayed()
-    facts = facts_of(log.steps(upto=state.head), state)
+    facts = collect_report_facts(log.steps(upto=state.head), state)
     return render(facts, seen, root=os.path.relpath(os.curdir, place))
 
 
 def write_due_report(
-    root: Root, log: WorkflowLog, path: str | None, seen: Seen | None = None
+    root: Root, log: WorkflowLog, path: str | None, seen: FileCheckResult | None = None
 ) -> None:
     """Write the report of a completed workflow. An existing file is never overwritten.
 
@@ -81,10 +85,10 @@ def write_due_report(
     """
     # A path that does not look like a report was not recorded by a command of wfctl. Write no
     # report there.
-    if path is None or not is_report(path) or os.path.lexists(root.path / path):
+    if path is None or not is_valid_report_path(path) or os.path.lexists(root.path / path):
         return
     try:
-        with place_within(root.path, path, make=True) as place:
+        with open_stable_path_within(root.path, path, make=True) as place:
             write_whole(place, render_report(log, seen, Path(path).parent))
     except (OSError, EventStoreError, OutsideRoot) as error:
         head = log.store.head(log.stream)
@@ -122,16 +126,18 @@ class Service:
         self.actor = actor
         self.clock = clock
         self.writer = StreamWriter(log.store, log.stream, actor, clock)
-        self.files = WorkflowFiles(root, log, self.writer.record_found, self._close_fulfilled)
+        self.files = WorkflowFiles(
+            root, log, self.writer.record_found, self._build_commands_to_close_edits
+        )
 
     def acting_as(self, kind: str) -> Service:
         """Return a copy of this service whose author has another kind, such as runner."""
         return Service(self.root, self.log, Actor(kind, self.actor.name), self.clock)
 
-    def _close_fulfilled(self, state: Workflow) -> list[Payload]:
-        from service.files.foreign_changes import close_fulfilled
+    def _build_commands_to_close_edits(self, state: Workflow) -> list[Payload]:
+        from service.files.foreign_changes import build_commands_to_close_edits
 
-        return close_fulfilled(self.root, self.log, state)
+        return build_commands_to_close_edits(self.root, self.log, state)
 
     def state(self) -> Workflow:
         """Return the current state of the workflow.
@@ -143,7 +149,7 @@ class Service:
     @cached_property
     def _known(self) -> Identity:
         events = self.log.store.read(self.log.stream, upto=1)
-        return known_identity(self.root, lambda: next(events, None))
+        return read_recorded_identity(self.root, lambda: next(events, None))
 
     def settle_place(self, how: RootIs | None) -> None:
         """Check that the workflow folder is at its recorded place.
@@ -151,7 +157,7 @@ class Service:
         If ``how`` is given, record that the folder was moved or copied. Raises `RootElsewhere` if
         the place has changed and ``how`` is None.
         """
-        here = settle_identity(self.root, self._known, how)
+        here = record_root_relocation(self.root, self._known, how)
         if how is None:
             return
         if here is not None:
@@ -159,9 +165,9 @@ class Service:
             self._known = here
             self.handle(p.NoteLogged(text=f"Root {how.value} from {before}"))
         elif how is RootIs.MOVED:
-            self._take_in_former_hosts()
+            self._record_former_host_names()
 
-    def _take_in_former_hosts(self) -> None:
+    def _record_former_host_names(self) -> None:
         """Record former names of this host from earlier attempts.
 
         These attempts then belong to this folder, even though the host has another name now.
@@ -172,10 +178,12 @@ class Service:
         others = [
             (path, host)
             for path, host in sorted(places)
-            if path == here["path"] and host != here["host"] and not was_here(self.root, path, host)
+            if path == here["path"]
+            and host != here["host"]
+            and not has_former_place(self.root, path, host)
         ]
         if others:
-            add_former(self.root, here, others)
+            record_former_places(self.root, here, others)
             hosts = ", ".join(dict.fromkeys(host for _, host in others))
             self.handle(p.NoteLogged(text=f"Root moved from {hosts} to {here['host']}"))
 
@@ -187,7 +195,7 @@ class Service:
         """
         if not options.dry_run:
             require_same_place(self.root, self._known)
-            self.log.approvals.require_not_swapped()
+            self.log.approvals.require_no_pin_conflict()
         first = self.first_answer(options, *commands)
         if first is not None:
             return first
@@ -195,7 +203,7 @@ class Service:
         if not (options.dry_run or options.exact):
             options = record_outside_changes(self.files.record_foreign_changes, options)
         try:
-            return self._decided(commands, claim, options)
+            return self._decide_and_append(commands, claim, options)
         except (Refused, NeedsConsent) as refusal:
             if not options.dry_run:
                 self.writer.record_refusal(commands, refusal)
@@ -233,7 +241,9 @@ class Service:
             self.writer.record_refusal(commands, refusal)
             raise
 
-    def _decided(self, commands: Sequence[Payload], claim: Claim, options: WriteOptions) -> Outcome:
+    def _decide_and_append(
+        self, commands: Sequence[Payload], claim: Claim, options: WriteOptions
+    ) -> Outcome:
         def carried_out(before: Workflow | None) -> Outcome:
             outcome = plan_writes(before, commands, options, self.clock)
             planned = tuple(
@@ -256,7 +266,9 @@ class Service:
         asked = cast("p.WorkflowCompleted", payload).report
         if asked is None:
             return payload
-        places = (numbered(asked, number) for number in count(1))  # report.md, report-2.md
+        places = (
+            add_number_to_path(asked, number) for number in count(1)
+        )  # report.md, report-2.md
         free = next(one for one in places if not os.path.lexists(self.root.path / one))
         return payload.model_copy(update={"report": free})
 
@@ -271,14 +283,14 @@ class Service:
         if state is None:
             raise NoWorkflow("the event was added to a stream of the log that contains no workflow")
         self.files.bring_up_to_date(before)
-        self._keep_fold(state)
+        self._store_state_if_due(state)
         if not (state.session.is_open and state.session.driven):
             # During a session of `wfctl run`, the report is written later, so that it includes the
             # end of the session.
             self.write_report(state)
         return Outcome(appended.events, planned, state, appended.repeated, state)
 
-    def write_report(self, state: Workflow, seen: Seen | None = None) -> None:
+    def write_report(self, state: Workflow, seen: FileCheckResult | None = None) -> None:
         """Write the report of the workflow if it is completed and has no report yet.
 
         Raises `FilesBehind` if the file cannot be written.
@@ -286,10 +298,10 @@ class Service:
         if state.workflow_status == "completed":
             write_due_report(self.root, self.log, state.report, seen)
 
-    def _keep_fold(self, state: Workflow) -> None:
+    def _store_state_if_due(self, state: Workflow) -> None:
         """Store the state and update the history's tables, after some hundred new events."""
         try:
-            if self.log.keep_fold(state):
+            if self.log.store_state_if_due(state):
                 history = find_extension("history")
                 if history is not None:
                     history.catch_up_tables(self.root.address, self.log, 2 * FOLD_EVERY)
@@ -333,7 +345,7 @@ def plan_writes(
 def planned_state(planned: Planned) -> Workflow:
     """Return the state after a complete history of planned events."""
     facts = [
-        Fact(payload.type, payload.as_json(), at, number)
+        UnrecordedEvent(payload.type, payload.as_json(), at, number)
         for number, (payload, at) in enumerate(planned, 1)
     ]
     state = evolve(None, facts)

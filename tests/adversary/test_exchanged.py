@@ -10,7 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from service.root.paths_within_root import OutsideRoot, content_within, open_within, place_within
+from service.root.paths_within_root import (
+    OutsideRoot,
+    content_within,
+    open_stable_path_within,
+    open_within,
+)
 from tests.adversary.archives import completed, forged
 from tests.cli.support import Place, call, write_plan
 from tests.exports.support import handed_over
@@ -78,7 +83,7 @@ def test_write_stays_in_the_opened_folder(root: Path, tmp_path: Path) -> None:
     with swapping(root / "docs", root / "link"):
         for number in range(TIMES):
             try:
-                with place_within(root, f"docs/{number}.md") as place:
+                with open_stable_path_within(root, f"docs/{number}.md") as place:
                     place.write_text("x")
                 made += 1
             except (OutsideRoot, NotADirectoryError):

@@ -14,12 +14,17 @@ from lifecycle.payload import models as p
 from lifecycle.payload.models import Payload
 from lifecycle.rules.amendments import amendment_of_proposal
 from lifecycle.rules.decide import decide, state_after
-from lifecycle.rules.impact import impact_of
+from lifecycle.rules.impact import compute_approval_impact
 from lifecycle.rules.mandates import find_covering_mandate
-from lifecycle.state.effort import used
+from lifecycle.state.effort import compute_mandate_use
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Workflow
-from service.consent.proof import Planned, build_proof, build_statement, explain_invalid_approval
+from service.consent.proof import (
+    PlannedApproval,
+    build_proof,
+    build_statement,
+    explain_invalid_approval,
+)
 from tests.lifecycle.support import AT, attempt, completed, computed, given
 
 HEAD = "a" * 64
@@ -223,7 +228,7 @@ class Life:
         name, _ = find_covering_mandate(
             self.state,
             amendment_of_proposal(proposal),
-            impact_of(self.state, amendment_of_proposal(proposal)),
+            compute_approval_impact(self.state, amendment_of_proposal(proposal)),
             actor,
             at,
         )
@@ -256,10 +261,10 @@ class Life:
         self.is_granted = False
 
 
-def forged(state: Workflow, proposal: p.AmendmentProposed, actor: str, at: str) -> Planned:
+def forged(state: Workflow, proposal: p.AmendmentProposed, actor: str, at: str) -> PlannedApproval:
     """Return an approval forged by an attacker who knows the format of proofs."""
     amendment = amendment_of_proposal(proposal)
-    impact = impact_of(state, amendment)
+    impact = compute_approval_impact(state, amendment)
     statement = build_statement(state, amendment, impact, HEAD, {})
     data = p.AmendmentApproved(
         amendment=amendment.id,
@@ -269,7 +274,7 @@ def forged(state: Workflow, proposal: p.AmendmentProposed, actor: str, at: str) 
         proof=build_proof(statement, "mandate", mandate="sampling"),
     )
     kind, _, name = actor.partition(":")
-    return Planned(data.as_json(), HEAD, Actor(kind, name), at)
+    return PlannedApproval(data.as_json(), HEAD, Actor(kind, name), at)
 
 
 @pytest.mark.long
@@ -288,7 +293,7 @@ def test_no_proposal_exceeds_the_mandate(seed: int) -> None:
             life.revoke()
     assert life.taken, "some of the proposals are within the mandate"
     assert life.core_seconds <= GRANTED["core_hours"] * 3600
-    spent = used(life.state, "sampling")
+    spent = compute_mandate_use(life.state, "sampling")
     assert (spent.amendments, spent.reruns) == (life.taken, life.reruns)
     assert spent.tasks <= GRANTED["tasks"]
     assert spent.core_seconds >= life.core_seconds

@@ -8,7 +8,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lifecycle.words.values import is_below, is_id, is_report
+from lifecycle.words.values import is_id, is_inside_base_folder, is_valid_report_path
 from service.root.paths_within_root import OutsideRoot, resolve_below
 from service.root.root import Config, config_text
 
@@ -30,7 +30,7 @@ def test_no_path_leads_out_of_the_root(steps: list[str]) -> None:
     try:
         place = resolve_below(root, path)
     except OutsideRoot:
-        assert not is_below(path)
+        assert not is_inside_base_folder(path)
     else:
         assert Path(place.absolute()).is_relative_to(root)
         assert place != root
@@ -39,5 +39,7 @@ def test_no_path_leads_out_of_the_root(steps: list[str]) -> None:
 @given(st.one_of(NAMES.map("/".join), st.text()))
 def test_id_is_the_name_of_one_file(text: str) -> None:
     """An id contains no slash, and a report path is neither hidden nor outside the root."""
-    assert not is_id(text) or (is_below(text) and "/" not in text and text.isascii())
-    assert not is_report(text) or (is_below(text) and not text.startswith("."))
+    assert not is_id(text) or (is_inside_base_folder(text) and "/" not in text and text.isascii())
+    assert not is_valid_report_path(text) or (
+        is_inside_base_folder(text) and not text.startswith(".")
+    )

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from extensions.machines.service.guard_facts import find_files
+from extensions.machines.service.guard_facts import collect_pattern_facts
 from tests.cli.support import Place
 from tests.keeping.test_reuse import counted
 from tests.machines.place import MachinePlace
@@ -97,7 +97,7 @@ def test_large_files_of_a_pattern_are_hashed_one_by_one(tmp_path: Path) -> None:
         (tmp_path / f"{number}.md").write_bytes(b"x" * _LARGE)
         tracemalloc.start()
         try:
-            fact = find_files(tmp_path, ["*.md"])["*.md"]
+            fact = collect_pattern_facts(tmp_path, ["*.md"])["*.md"]
             most.append(tracemalloc.get_traced_memory()[1])
         finally:
             tracemalloc.stop()

@@ -13,7 +13,7 @@ import pytest
 from eventstore.event import Actor
 from lifecycle.state.workflow import Workflow
 from service.consent.consent_weaknesses import explain_invalid_decision, statement_of
-from service.consent.proof import Planned, build_proof
+from service.consent.proof import PlannedApproval, build_proof
 from tests.amendments.forgery import proof as bound
 from tests.amendments.mandated import BO, GRANT, PLAN, POLICIES, Mandated, made, plan_with
 from tests.cli.support import call, write_plan
@@ -139,7 +139,9 @@ def test_mandate_proves_no_other_decision(type_: str, policy: Any) -> None:
     from eventstore.chain import sha256_hex
 
     proof["statement"] = sha256_hex(statement)
-    planned = Planned({**DECISIONS[type_], "proof": proof}, "a" * 64, Actor("user", "ada"), AT)
+    planned = PlannedApproval(
+        {**DECISIONS[type_], "proof": proof}, "a" * 64, Actor("user", "ada"), AT
+    )
     assert "the proof is for the policy" in str(explain_invalid_decision(state, type_, planned))
 
 

@@ -11,7 +11,7 @@ from lifecycle.errors import LifecycleError
 from lifecycle.payload import models as p
 from lifecycle.payload.models import Payload
 from lifecycle.rules.decide import decide, state_after
-from lifecycle.rules.impact import impact_of
+from lifecycle.rules.impact import compute_approval_impact
 from lifecycle.state.status import ACTIVE, FINISHED, Status
 from lifecycle.state.workflow import Stage, Workflow
 from tests.lifecycle import support as s
@@ -78,7 +78,7 @@ def test_predicted_impact_equals_the_actual_effects(data: st.DataObject) -> None
     except LifecycleError:
         return
     amendment = proposed.pending_amendments[0]
-    predicted = impact_of(proposed, amendment)
+    predicted = compute_approval_impact(proposed, amendment)
     approval = p.AmendmentApproved(amendment=amendment.id, proof=PROOF)
     events = decide(proposed, approval, s.AT)
     new = state_after(proposed, events, s.AT)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from cli.commands.status import WorkflowFollower
-from cli.frame.workspace import reading_of
+from cli.frame.workspace import open_workflow_for_reading
 from cli.settings import Settings
 from wfctl_eventstore.extension import Follower, require_extension
 
@@ -16,7 +16,7 @@ _HEIGHT = 10_000
 def live_view(root: Path, columns: int = 100, machine: str | None = None) -> str:
     """Return the live view of a workflow or machine in a window of the given width."""
     follower: Follower
-    with reading_of(Settings(root=root)) as workflow:
+    with open_workflow_for_reading(Settings(root=root)) as workflow:
         if machine is None:
             follower = WorkflowFollower(workflow)
         else:

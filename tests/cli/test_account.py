@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from cli.settings import Settings
-from extensions.pages.command import _of_root
-from extensions.pages.job_data import build_sight
+from extensions.pages.command import _build_served_root
+from extensions.pages.job_data import build_data_readers
 from extensions.pages.page_data import build_page_look
 from extensions.pages.render import parse_request
-from extensions.pages.served_workflows import Shelf
-from extensions.pages.views import page_of
+from extensions.pages.served_workflows import ServedWorkflows
+from extensions.pages.views import render_requested_page
 from tests.cli.support import Place, call
 from tests.keeping.support import made, stage
 
@@ -144,11 +144,13 @@ def of_files(line: str) -> bool:
 
 def by_page(place: Place, below: str = "") -> str:
     """Return the text of a web page of the workflow, without its markup."""
-    shelf = Shelf(lambda: [_of_root(Settings(), place.path)], build_sight())
+    shelf = ServedWorkflows(
+        lambda: [_build_served_root(Settings(), place.path)], build_data_readers()
+    )
     [entry] = shelf.refresh()
     with entry.open() as log:
         return unescape(
-            page_of(
+            render_requested_page(
                 build_page_look(shelf, entry, log, parse_request(f"{entry.address}{below}"))
             ).decode()
         )

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from typer.exceptions import TyperException
 
 from cli.program import tree
-from cli.program.tree import LOADER, PlainCommand, search_no_plugins
+from cli.program.tree import LOADER, PlainCommand, disable_pydantic_plugin_search
 from tests.cli.support import HERE
 
 
@@ -90,7 +90,7 @@ def test_shortcut_is_skipped_if_typer_has_no_private_names(
     assert spec.loader is not None
     another = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(another)
-    monkeypatch.setattr("cli.program.tree.taken_as_typed", another.taken_as_typed)
+    monkeypatch.setattr("cli.program.tree.use_direct_conversion", another.taken_as_typed)
     arguments = ["--number=3", "--fruit=Plum", "--text=a"]
     assert outcome(PlainCommand, arguments) == outcome(None, arguments)
 
@@ -98,7 +98,7 @@ def test_shortcut_is_skipped_if_typer_has_no_private_names(
 def test_unknown_parameter_object_is_unchanged() -> None:
     """A later version of typer may use other classes."""
     other = object()
-    assert tree.taken_as_typed([other]) == [other]
+    assert tree.use_direct_conversion([other]) == [other]
 
 
 def test_replacement_of_the_pydantic_plugin_loader_is_complete(
@@ -106,7 +106,7 @@ def test_replacement_of_the_pydantic_plugin_loader_is_complete(
 ) -> None:
     """The replacement finds no plugins and forwards every other attribute."""
     monkeypatch.delitem(sys.modules, LOADER, raising=False)
-    search_no_plugins()
+    disable_pydantic_plugin_search()
     assert sys.modules[LOADER].get_plugins() == ()
     assert sys.modules[LOADER].PYDANTIC_ENTRY_POINT_GROUP == "pydantic"
 

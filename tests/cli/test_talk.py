@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from cli.settings import LogLevel, Settings
 from cli.terminal.output import print_message
-from cli.terminal.progress_messages import Talk, without_secrets
+from cli.terminal.progress_messages import ProgressPrinter, without_secrets
 from tests.cli.support import HERE, Place, agree, call, wfctl, write_plan
 
 
@@ -94,7 +94,7 @@ def test_untrusted_text_in_messages_does_not_control_the_terminal(
 ) -> None:
     """Event messages and error messages are both escaped."""
     monkeypatch.setattr(sys, "stderr", Terminal())
-    Talk(Settings(), lambda: "w").say("told \x1b[2J", stage="\x1b[2J")
+    ProgressPrinter(Settings(), lambda: "w").say("told \x1b[2J", stage="\x1b[2J")
     print_message("wfctl: \x1b[2J")
     assert isinstance(sys.stderr, Terminal)
     told = sys.stderr.getvalue()
@@ -197,7 +197,7 @@ def test_wait_shows_the_awaited_stage(tmp_path: Path, line: tuple[str, ...]) -> 
 
 def said(capsys: pytest.CaptureFixture[str], level: str, *texts: tuple[str, str]) -> list[str]:
     """Return the messages that a log level prints."""
-    talk = Talk(Settings(log_level=LogLevel(level)), lambda: "w")
+    talk = ProgressPrinter(Settings(log_level=LogLevel(level)), lambda: "w")
     for own, text in texts:
         talk.say(text, level=own)
     return [line["message"] for line in lines(capsys.readouterr().err)]

@@ -32,9 +32,13 @@ class Faults:
             (drift, "write_whole"),
         ):
             monkeypatch.setattr(module, name, self._before(getattr(module, name)))
-        monkeypatch.setattr(files, "append", self._append(atomic_files.append))
-        monkeypatch.setattr(files, "restore", self._restore(atomic_files.restore))
-        monkeypatch.setattr(WorkflowFiles, "_settle", self._before(WorkflowFiles._settle))
+        monkeypatch.setattr(files, "append", self._append(atomic_files.append_if_unchanged))
+        monkeypatch.setattr(files, "restore", self._restore(atomic_files.overwrite_in_place))
+        monkeypatch.setattr(
+            WorkflowFiles,
+            "_record_changes_and_write",
+            self._before(WorkflowFiles._record_changes_and_write),
+        )
 
     def _is_last(self) -> bool:
         self.steps += 1

@@ -6,25 +6,25 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
-from eventstore.chain import START, Link, Schema, Sealed, canonical_json, seal_events
+from eventstore.chain import START, Link, Schema, Sealed, build_chained_rows, canonical_json
 from eventstore.errors import EventIdReused, StoreClosed, TransferConflict
 from eventstore.event import Clock, NewEvent, RecordedEvent
-from eventstore.import_rows import build_rows
+from eventstore.import_rows import build_imported_rows
 from eventstore.sql import Statements
 from eventstore.store import (
-    Appended,
+    AppendResult,
     Claim,
-    Claimed,
     EventStore,
+    ExecutedCommand,
     Expected,
     Head,
     ImportBatch,
-    Raw,
+    RawEvent,
     Refusal,
     StoredFold,
-    require_name,
-    require_same,
-    require_version,
+    require_expected_version,
+    require_same_command,
+    require_valid_stream_name,
 )
 from eventstore.verification import CommandSpan, Finding, StoredRow
 
@@ -37,7 +37,7 @@ class MemoryStore(EventStore):
         self._log: list[StoredRow] = []
         self._streams: defaultdict[str, list[StoredRow]] = defaultdict(list)
         self._event_ids: set[str] = set()
-        self._commands: dict[str, Claimed] = {}
+        self._commands: dict[str, ExecutedCommand] = {}
         self._folds: dict[tuple[str, str], StoredFold] = {}
         self._refusals: list[Refusal] = []
 
@@ -47,29 +47,29 @@ class MemoryStore(EventStore):
 
     def append(
         self, stream: str, events: Sequence[NewEvent], *, expected: int | Expected, claim: Claim
-    ) -> Appended:
+    ) -> AppendResult:
         """Implement `EventStore.append`."""
         self._require_open()
-        require_name(stream)
+        require_valid_stream_name(stream)
         for event in events:
             self._schema.check_new(event)
         known = self._commands.get(claim.command_id)
         if known is not None:
-            require_same(claim, known, stream)
+            require_same_command(claim, known, stream)
             return self._answer(known)
-        return Appended(self._record(stream, events, expected, claim), False)
+        return AppendResult(self._record(stream, events, expected, claim), False)
 
     def _record(
         self, stream: str, events: Sequence[NewEvent], expected: int | Expected, claim: Claim
     ) -> tuple[RecordedEvent, ...]:
         head = self.head(stream)
         after = Link(head.version, head.hash) if head else START
-        require_version(stream, expected, after.version)
+        require_expected_version(stream, expected, after.version)
         marked = (stream, claim.command_id, *self._clock())
-        sealed, end = seal_events(events, after, marked)
+        sealed, end = build_chained_rows(events, after, marked)
         self._require_new_ids(stream, events)
         rows = [self._store(link) for link in sealed]
-        self._commands[claim.command_id] = Claimed(
+        self._commands[claim.command_id] = ExecutedCommand(
             claim.command_id, stream, claim.digest, after.version + 1, end.version
         )
         return tuple(self._decode(row) for row in rows)
@@ -89,13 +89,13 @@ class MemoryStore(EventStore):
     def _decode(self, row: StoredRow) -> RecordedEvent:
         return self._schema.decode(row.position, row.hash, row.text)
 
-    def claimed(self, claim: Claim) -> Appended | None:
+    def claimed(self, claim: Claim) -> AppendResult | None:
         """Implement `EventStore.claimed`."""
         self._require_open()
         known = self._commands.get(claim.command_id)
         if known is None:
             return None
-        require_same(claim, known)
+        require_same_command(claim, known)
         return self._answer(known)
 
     def claim(self, command_id: str) -> Claim | None:
@@ -129,18 +129,18 @@ class MemoryStore(EventStore):
             time.sleep(timeout)
         return len(self._log)
 
-    def raw(self, stream: str, *, after: int = 0, upto: int | None = None) -> Iterator[Raw]:
+    def raw(self, stream: str, *, after: int = 0, upto: int | None = None) -> Iterator[RawEvent]:
         """Implement `EventStore.raw`."""
         self._require_open()
         rows = islice(self.rows(stream), after, upto)
-        return (Raw(row.position, row.text, row.hash) for row in rows)
+        return (RawEvent(row.position, row.text, row.hash) for row in rows)
 
-    def all_raw(self) -> Iterator[Raw]:
+    def all_raw(self) -> Iterator[RawEvent]:
         """Implement `EventStore.all_raw`."""
         self._require_open()
-        return (Raw(row.position, row.text, row.hash) for row in self._log)
+        return (RawEvent(row.position, row.text, row.hash) for row in self._log)
 
-    def commands(self) -> Iterator[Claimed]:
+    def commands(self) -> Iterator[ExecutedCommand]:
         """Implement `EventStore.commands`."""
         self._require_open()
         return (self._commands[id_] for id_ in sorted(self._commands))
@@ -148,7 +148,7 @@ class MemoryStore(EventStore):
     def import_batch(self, cargo: ImportBatch) -> None:
         """Implement `EventStore.import_batch`."""
         self._require_open()
-        rows = build_rows(cargo.events, len(self._log))
+        rows = build_imported_rows(cargo.events, len(self._log))
         here = [row.event_id for row in rows if row.event_id in self._event_ids]
         here += [c.command_id for c in cargo.commands if c.command_id in self._commands]
         if here:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from eventstore.chain import Schema
 from eventstore.event import Actor, Clock, NewEvent, build_clock
-from eventstore.private_files import is_server
+from eventstore.private_files import is_postgres_url
 from eventstore.sqlite.store import SqliteStore, open_store
 from eventstore.store import Claim, EventStore, Refusal
 from tests.emptylog import made
@@ -78,7 +78,7 @@ def sqlite_store(path: Path, journal: str | None = None, **options: Any) -> Sqli
 
 def opened(address: Path | str, journal: str | None = None, **options: Any) -> EventStore:
     """Open a store on the log at a path or URL."""
-    if is_server(str(address)):
+    if is_postgres_url(str(address)):
         from extensions.postgres.store import (
             open_server,  # many test processes do not need this module
         )

@@ -11,7 +11,7 @@ import pytest
 from eventstore.errors import CommandConflict, EventIdReused, InvalidData, WrongExpectedVersion
 from eventstore.private_files import libpq_url
 from eventstore.store import Claim, EventStore, Expected
-from extensions.postgres.store import take_turn
+from extensions.postgres.store import begin_locked_append
 from tests.eventstore.support import claim, note, notes, opened
 from tests.eventstore.test_postgres import TURN, put, sql
 from tests.server import Server
@@ -38,9 +38,9 @@ def turns(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     def watched(*arguments: Any) -> Any:
         taken.append("turn")
-        return take_turn(*arguments)
+        return begin_locked_append(*arguments)
 
-    monkeypatch.setattr("extensions.postgres.store.take_turn", watched)
+    monkeypatch.setattr("extensions.postgres.store.begin_locked_append", watched)
     return taken
 
 

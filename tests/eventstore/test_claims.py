@@ -8,7 +8,7 @@ from eventstore.errors import (
     TransferConflict,
     WrongExpectedVersion,
 )
-from eventstore.store import Claim, Claimed, EventStore, Expected, ImportBatch
+from eventstore.store import Claim, EventStore, ExecutedCommand, Expected, ImportBatch
 from tests.eventstore.support import claim, claim_of, note, notes
 
 
@@ -80,8 +80,8 @@ class TestCommandsThatAreOneEvent:
         """The claims are in order and state the version of the event."""
         store.append("w", notes(2), expected=2, claim=Claim("other", "d"))
         ids = [event.event_id for event in store.read("w", upto=2)]
-        kept = [Claimed(id_, "w", "content", n, n) for n, id_ in enumerate(ids, 1)]
-        assert list(store.commands()) == sorted([*kept, Claimed("other", "w", "d", 3, 4)])
+        kept = [ExecutedCommand(id_, "w", "content", n, n) for n, id_ in enumerate(ids, 1)]
+        assert list(store.commands()) == sorted([*kept, ExecutedCommand("other", "w", "d", 3, 4)])
         assert store.claim(self.first.event_id) == claim_of(self.first)
         known = store.claimed(claim_of(self.first))
         assert known is not None
@@ -128,7 +128,7 @@ class TestCommandsThatAreOneEvent:
 
     def test_known_one_event_command_is_not_imported_again(self, store: EventStore) -> None:
         """The import of another log with the same command raises an error."""
-        again = Claimed(self.first.event_id, "x", "content", 1, 0)
+        again = ExecutedCommand(self.first.event_id, "x", "content", 1, 0)
         with pytest.raises(TransferConflict):
             store.import_batch(ImportBatch(commands=[again]))
         assert len(list(store.commands())) == 2

@@ -4,8 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from eventstore.sqlite.connection import journal_for, of_mode
-from eventstore.sqlite.write_queue import is_network, kind_of, locks_exclude
+from eventstore.sqlite.connection import build_journal_settings, choose_journal_settings
+from eventstore.sqlite.write_queue import (
+    detect_file_system_type,
+    has_working_file_locks,
+    is_network_file_system,
+)
 
 MOUNTINFO = """\
 22 1 259:1 / / rw,relatime shared:1 - ext4 /dev/root rw
@@ -36,12 +40,12 @@ def mounts(tmp_path: Path) -> Path:
 )
 def test_deepest_and_latest_mount_contains_a_path(mounts: Path, place: str, kind: str) -> None:
     """Names with spaces and stacked mounts are handled."""
-    assert kind_of(Path(place), mounts) == kind
+    assert detect_file_system_type(Path(place), mounts) == kind
 
 
 def test_missing_list_of_mounts_is_an_unknown_file_system(tmp_path: Path) -> None:
     """A system without /proc has no such list."""
-    assert kind_of(tmp_path, tmp_path / "none") == "unknown"
+    assert detect_file_system_type(tmp_path, tmp_path / "none") == "unknown"
 
 
 @pytest.mark.parametrize(
@@ -65,19 +69,19 @@ def test_network_file_system_gets_no_write_ahead_log(
     tmp_path: Path, kind: str, mode: str, synchronous: str
 ) -> None:
     """The reason names the file system."""
-    journal = journal_for(tmp_path / "events.db", kind=lambda _: kind)
+    journal = choose_journal_settings(tmp_path / "events.db", kind=lambda _: kind)
     assert (journal.mode, journal.synchronous) == (mode, synchronous)
     assert kind in journal.reason
-    assert is_network(kind) == (mode == "truncate")
+    assert is_network_file_system(kind) == (mode == "truncate")
 
 
 def test_unsafe_journal_mode_is_refused() -> None:
     """The error names a mode that could lose events."""
     with pytest.raises(ValueError, match="'memory'"):
-        of_mode("memory", "as asked")
+        build_journal_settings("memory", "as asked")
 
 
 def test_locks_of_this_file_system_exclude_others(tmp_path: Path) -> None:
     """The probe releases the lock again."""
-    assert locks_exclude(tmp_path / "lock")
-    assert locks_exclude(tmp_path / "lock")
+    assert has_working_file_locks(tmp_path / "lock")
+    assert has_working_file_locks(tmp_path / "lock")

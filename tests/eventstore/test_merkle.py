@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from eventstore.merkle_tree import (
     EMPTY,
     Frontier,
+    compute_node_hashes,
     consistency_ranges,
-    find_nodes,
     inclusion_ranges,
     is_consistent,
     is_included,
@@ -67,13 +67,13 @@ def _grown(leaves: list[bytes]) -> Frontier:
 
 def _included(leaves: list[bytes], index: int) -> list[bytes]:
     ranges = inclusion_ranges(index, len(leaves))
-    found = find_nodes(map(leaf_hash, leaves), ranges)
+    found = compute_node_hashes(map(leaf_hash, leaves), ranges)
     return [found[place] for place in ranges]
 
 
 def _consistent(leaves: list[bytes], old: int) -> list[bytes]:
     ranges = consistency_ranges(old, len(leaves))
-    found = find_nodes(map(leaf_hash, leaves), ranges)
+    found = compute_node_hashes(map(leaf_hash, leaves), ranges)
     return [found[place] for place in ranges]
 
 

@@ -24,7 +24,7 @@ from eventstore.errors import (
     StoreUnwritable,
 )
 from eventstore.event import HEAD
-from eventstore.private_files import has_password, is_server, libpq_url, url_without_password
+from eventstore.private_files import has_password, is_postgres_url, libpq_url, url_without_password
 from eventstore.store import Claim, Expected
 from eventstore.tables import metadata
 from extensions.history.table_schema import history
@@ -383,6 +383,6 @@ def test_each_server_error_has_a_wfctl_error(error: psycopg.Error, code: str) ->
 )
 def test_url_is_shown_without_its_password(url: str, shown: str, secret: bool) -> None:
     """The password is removed from every part of the URL, whatever characters it contains."""
-    assert is_server(url)
+    assert is_postgres_url(url)
     assert url_without_password(url) == shown
     assert has_password(url) is secret

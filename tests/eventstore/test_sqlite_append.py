@@ -11,11 +11,13 @@ import pytest
 from eventstore.errors import CommandConflict, EventIdReused, InvalidData, WrongExpectedVersion
 from eventstore.sqlite.store import SqliteStore
 from eventstore.sqlite.write_queue import WriterLock
-from eventstore.store import Appended, Expected
+from eventstore.store import AppendResult, Expected
 from tests.eventstore.support import claim, claim_of, note, notes, sqlite_store
 
 
-def say(store: SqliteStore, stream: str, expected: int | Expected, text: str = "hello") -> Appended:
+def say(
+    store: SqliteStore, stream: str, expected: int | Expected, text: str = "hello"
+) -> AppendResult:
     """Append a command with one event that has the id of the command."""
     new = note(text)
     return store.append(stream, [new], expected=expected, claim=claim_of(new))

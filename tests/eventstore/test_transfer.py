@@ -10,9 +10,9 @@ from typing import TypeVar
 import pytest
 
 from eventstore.errors import DamagedEvent, StoreDamaged, TransferConflict
-from eventstore.store import Claim, Claimed, EventStore, Expected, Raw, Refusal
+from eventstore.store import Claim, EventStore, ExecutedCommand, Expected, RawEvent, Refusal
 from eventstore.transfer.archive import ArchiveSource, is_archive, write_archive
-from eventstore.transfer.copy import Copied, copy_log
+from eventstore.transfer.copy import CopyCounts, copy_log
 from tests.eventstore.memory import MemoryStore
 from tests.eventstore.support import (
     REFUSAL,
@@ -56,7 +56,7 @@ class Interrupted:
         self.streams, self.commands = source.streams, source.commands
         self.refusals = source.refusals
 
-    def all_raw(self) -> Iterator[Raw]:
+    def all_raw(self) -> Iterator[RawEvent]:
         """Yield the given number of events, then raise an error."""
         return torn(self._source.all_raw(), self._after)
 
@@ -73,7 +73,7 @@ class Unclaimed:
     def __init__(self, source: EventStore) -> None:
         self.all_raw, self.streams, self.refusals = source.all_raw, source.streams, source.refusals
 
-    def commands(self) -> Iterator[Claimed]:
+    def commands(self) -> Iterator[ExecutedCommand]:
         """Return no claims."""
         return iter(())
 
@@ -91,10 +91,10 @@ class Crowded:
     def _key(self, number: int) -> str:
         return f"{self.name}-{number:09}"
 
-    def commands(self) -> Iterator[Claimed]:
+    def commands(self) -> Iterator[ExecutedCommand]:
         """Yield the commands in the order of their ids."""
         keys = map(self._key, range(1, self._number))
-        return chain(self._first, (Claimed(key, self.name, "d" * 64, 2, 1) for key in keys))
+        return chain(self._first, (ExecutedCommand(key, self.name, "d" * 64, 2, 1) for key in keys))
 
     def refusals(self, stream: str | None = None) -> Iterator[Refusal]:
         """Yield identical refusals."""
@@ -116,7 +116,7 @@ def check_same(target: EventStore, source: EventStore) -> None:
 
 def test_copy_is_the_same_log(store: EventStore, source: EventStore) -> None:
     """Every engine accepts the copy, and later appends continue the chains."""
-    assert copy_log(source, store) == Copied(3, 18, 10, 2, 0)
+    assert copy_log(source, store) == CopyCounts(3, 18, 10, 2, 0)
     check_same(store, source)
     store.append("a", notes(1), expected=6, claim=claim())
     known = next(iter(source.commands()))
@@ -130,7 +130,7 @@ def test_copy_keeps_claims_of_one_event_commands(store: EventStore) -> None:
     for new in asked:
         store.append("own", [new], expected=Expected.ANY, claim=claim_of(new))
     target = MemoryStore(schema=SCHEMA, clock=ticking())
-    assert copy_log(filled(store), target) == Copied(4, 21, 13, 2, 0)
+    assert copy_log(filled(store), target) == CopyCounts(4, 21, 13, 2, 0)
     check_same(target, store)
     for new in asked:
         again = target.append("own", [new], expected=0, claim=claim_of(new))
@@ -168,7 +168,7 @@ def test_events_of_several_batches_are_copied_in_order(store: EventStore) -> Non
 def test_one_stream_is_copied_next_to_others(store: EventStore, source: EventStore) -> None:
     """Claims and refusals of the stream are copied too, and other streams of the target stay."""
     store.append("x", notes(2), expected=0, claim=claim())
-    assert copy_log(source, store, only="b") == Copied(1, 6, 3, 1, 0)
+    assert copy_log(source, store, only="b") == CopyCounts(1, 6, 3, 1, 0)
     assert [raw.hash for raw in store.raw("b")] == [raw.hash for raw in source.raw("b")]
     assert sorted(store.streams()) == ["b", "x"]
     assert list(store.verify()) == []
@@ -205,7 +205,7 @@ def test_copy_interrupted_among_claims_and_refusals_is_resumed(
     with pytest.raises(ConnectionError):
         copy_log(broken, store)
     source.append("a", notes(1), expected=Expected.ANY, claim=Claim("a key before", "d"))
-    assert copy_log(source, store) == Copied(3, 19, 11, 7, 18)
+    assert copy_log(source, store) == CopyCounts(3, 19, 11, 7, 18)
     check_same(store, source)
 
 
@@ -272,7 +272,7 @@ def test_unfinished_copy_must_be_completed_first(store: EventStore, source: Even
 def test_archive_preserves_the_log(store: EventStore, source: EventStore, tmp_path: Path) -> None:
     """Every engine restores the archive with identical texts and hashes."""
     path = tmp_path / "log.jsonl"
-    assert write_archive(source, path) == Copied(3, 18, 10, 2, 0)
+    assert write_archive(source, path) == CopyCounts(3, 18, 10, 2, 0)
     assert is_archive(path)
     archive = ArchiveSource(path)
     assert texts(archive) == texts(source)
@@ -303,7 +303,7 @@ def test_log_is_archived_while_others_write(database: Path, tmp_path: Path) -> N
     with closing(filled(opened(database))) as store, closing(opened(database)) as other:
 
         class Busy(Interrupted):
-            def all_raw(self) -> Iterator[Raw]:
+            def all_raw(self) -> Iterator[RawEvent]:
                 for raw in store.all_raw():
                     if raw.position < 40:
                         other.append("a", notes(1), expected=Expected.ANY, claim=claim())

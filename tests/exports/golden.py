@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 from eventstore.sqlite.store import open_store
 from eventstore.store import Claim, Expected
 from extensions.exports.formats import FORMATS
-from extensions.handover.restore import Then, Verbatim, new_event
+from extensions.handover.restore import ReplayClock, Verbatim, new_event
 from migrations.upgrade import upgrade_database
 from tests.cli.support import wfctl
 from tests.exports.world import STORIES, STREAM, WORKFLOW, make_root
@@ -36,7 +36,7 @@ def frozen_root(path: Path, story: str) -> Path:
     folder.mkdir(parents=True)
     (folder / "config.toml").write_text(f'workflow = "{WORKFLOW}"\n')
     upgrade_database(folder / "events.db")
-    then = Then()
+    then = ReplayClock()
     store = open_store(folder / "events.db", schema=Verbatim({}), clock=then, journal="truncate")
     bodies = map(json.loads, path_of(story, "events").read_text("utf-8").splitlines())
     for command, group in groupby(bodies, lambda body: str(body["command_id"])):

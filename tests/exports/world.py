@@ -19,7 +19,7 @@ from lifecycle.payload.event_types import UPCASTERS, VERSIONS
 from lifecycle.payload.models import Payload
 from lifecycle.plan.document import build_creation_payload
 from lifecycle.rules.decide import decide
-from lifecycle.rules.impact import impact_of
+from lifecycle.rules.impact import compute_approval_impact
 from lifecycle.state.workflow import Workflow
 from migrations.upgrade import upgrade_database
 from service.consent.proof import build_proof, build_statement
@@ -208,7 +208,7 @@ class World:
         found = state.amendments[amendment]
         head = self.log.store.head(STREAM)
         assert head is not None
-        impact = impact_of(state, found, {})
+        impact = compute_approval_impact(state, found, {})
         statement = build_statement(state, found, impact, head.hash, {})
         return p.AmendmentApproved(amendment=amendment, proof=build_proof(statement, "trust"))
 

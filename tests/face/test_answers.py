@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from extensions.agents.tool_answers import BOUND, answer_of, fit_to_bound, suggest_calls
+from extensions.agents.tool_answers import BOUND, answer_of, dump_json_within_bound, suggest_calls
 from extensions.agents.tools import TOOLS
 
 TEXTS = st.one_of(st.text(max_size=30), st.integers(1, 9000).map(lambda n: "é" * n))
@@ -30,7 +30,7 @@ VALUES = st.recursive(
 @given(data=VALUES)
 def test_answer_does_not_exceed_its_size_limit(data: object) -> None:
     """Removed content is counted, and content that fits is complete."""
-    text = fit_to_bound({"data": data, "version": 7})
+    text = dump_json_within_bound({"data": data, "version": 7})
     assert len(text.encode()) <= BOUND
     found = json.loads(text)
     assert found["version"] == 7
@@ -39,7 +39,7 @@ def test_answer_does_not_exceed_its_size_limit(data: object) -> None:
 
 def test_object_with_many_fields_is_cut() -> None:
     """The first fields are kept."""
-    found = json.loads(fit_to_bound({"data": {f"stage-{n}": n for n in range(5000)}}))
+    found = json.loads(dump_json_within_bound({"data": {f"stage-{n}": n for n in range(5000)}}))
     assert found["data"]["stage-0"] == 0
     assert found["left_out"] == 5000 - len(found["data"])
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from cli.frame.options import move_global_options_first
 from cli.program.tree import build_program
-from extensions.agents.command_lines import call_of, line_of
+from extensions.agents.command_lines import convert_to_tool_call, line_of
 from extensions.agents.errors import WrongArguments
 from extensions.agents.server import describe_tool
 from extensions.agents.tools import TOOLS, Route, Tool
@@ -154,7 +154,7 @@ def test_suggested_command_maps_to_its_tool_call(
     given_ = {name: str(_sample(tool, name)) for name in (*route.needs, *route.places)}
     named = {"action": action} if action is not None else {}
     line = [word for word in line_of(tool, {**named, **given_}) if word != "--"]
-    found = call_of(shlex.join(["wfctl", *line]))
+    found = convert_to_tool_call(shlex.join(["wfctl", *line]))
     assert found is not None
     again = line_of(TOOLS[found["tool"]], found["arguments"])
     assert [word for word in again if word not in ("--", "--dry-run")] == [

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import TypedDict
 
-from lifecycle.event import Fact
+from lifecycle.event import UnrecordedEvent
 from lifecycle.fold.evolve import REDUCER, evolve
 from lifecycle.payload.event_types import UPCASTERS, VERSIONS
 from lifecycle.state.workflow import Workflow
@@ -43,12 +43,14 @@ ORDER = (
 )
 
 
-def fact(example: OnFile, version: int) -> Fact:
+def fact(example: OnFile, version: int) -> UnrecordedEvent:
     """Return an example as the fold sees it, converted to the current version."""
     data = json.loads(json.dumps(example.data))
     for old in range(example.version, VERSIONS[example.type]):
         data = UPCASTERS[example.type, old](data)
-    return Fact(example.type, data, "2026-03-31T10:00:00.000000Z", version, f"{version:064x}")
+    return UnrecordedEvent(
+        example.type, data, "2026-03-31T10:00:00.000000Z", version, f"{version:064x}"
+    )
 
 
 def in_order() -> list[OnFile]:

@@ -15,7 +15,7 @@ from lifecycle.payload import models as p
 from lifecycle.payload.models import Payload
 from lifecycle.plan.document import build_creation_payload
 from lifecycle.rules.decide import decide_all
-from lifecycle.rules.impact import impact_of
+from lifecycle.rules.impact import compute_approval_impact
 from service.consent import proof as consent
 from service.reading.log import WorkflowLog
 from service.root.atomic_files import utc_text
@@ -149,7 +149,7 @@ class Chronicle:
             return None
         amendment = state.pending_amendments[0]
         try:
-            impact = impact_of(state, amendment, {})
+            impact = compute_approval_impact(state, amendment, {})
         except LifecycleError:
             return None
         head = next(iter(self.store.read(STREAM, after=self.head - 1))).hash

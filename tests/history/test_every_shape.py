@@ -17,7 +17,7 @@ from eventstore.event import build_clock
 from eventstore.sqlite.store import open_store
 from extensions.exports.formats import FORMATS, ExportSource
 from extensions.history import history_queries as queries
-from extensions.history.history_queries import open_inquiry
+from extensions.history.history_queries import open_history_connection
 from extensions.history.sql_tables import HistoryTables
 from lifecycle.payload import models as p
 from lifecycle.payload.models import Payload
@@ -99,7 +99,7 @@ def read_by_all(path: Path, chronicle: Chronicle) -> None:
     tables.rebuild()
     for question in (queries.TRANSITIONS, queries.RETRIES, queries.TIMES, queries.QUEUE,
                      queries.COSTS, queries.ATTEMPTS, queries.DRIFT):  # fmt: skip
-        with open_inquiry(path, log) as desk:
+        with open_history_connection(path, log) as desk:
             list(desk.ask(question, {"stage": None, "status": None}, 60).rows)
     state = log.current()
     lines = [

@@ -17,7 +17,7 @@ from eventstore.event import build_clock
 from eventstore.sqlite.store import open_store
 from extensions.history.sql_tables import HistoryTables, Rows
 from extensions.history.table_schema import history
-from migrations.upgrade import database_of, upgrade_database
+from migrations.upgrade import select_migration_database, upgrade_database
 from tests.adoption import support as s
 from tests.history.chronicle import DEEDS, FAIL, ONWARD, Chronicle
 from tests.history.support import imported_log
@@ -29,7 +29,7 @@ IN_A_ROW = (["stage-1"], ["stage-2"])
 
 def all_rows(path: Path) -> Tables:
     """Return all rows of all tables, sorted by key."""
-    with database_of(path).reading() as connection:
+    with select_migration_database(path).reading() as connection:
         return {
             name: [dict(row._mapping) for row in connection.execute(
                 select(table).order_by(*table.primary_key)
@@ -145,7 +145,7 @@ def test_concurrent_updates_write_each_row_once(chronicle: Chronicle, tmp_path: 
         slow = started or tables.checkpoint()
         HistoryTables(tables.address, chronicle.log).catch_up()
         once = all_rows(tmp_path / "events.db")
-        tables._go_on(slow)
+        tables._process_new_events(slow)
         assert all_rows(tmp_path / "events.db") == once
         assert chronicle.do(ONWARD)
 
@@ -169,7 +169,7 @@ def test_rebuild_keeps_rows_of_other_streams(chronicle: Chronicle, tmp_path: Pat
     """The rows of another stream are still in the tables."""
     path = tmp_path / "events.db"
     HistoryTables(path, chronicle.log).catch_up()
-    with database_of(path).writing() as connection:
+    with select_migration_database(path).writing() as connection:
         row = {"stream": "other", "version": 1, "actor": "user:x", "command_id": "c",
                "occurred_at": "t"}  # fmt: skip
         connection.execute(history.tables["history_events"].insert(), row)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 from typing import Any
 
-from lifecycle.event import Fact
+from lifecycle.event import UnrecordedEvent
 from lifecycle.fold.evolve import evolve
 from lifecycle.payload import models as p
 from lifecycle.payload.models import Payload
@@ -88,7 +88,9 @@ def recorded(
 ) -> Workflow:
     """Return the state after the payloads are folded without applying the rules."""
     facts = [
-        Fact(payload.type, payload.model_dump(mode="json"), AT, state.head + number, ACCEPTED)
+        UnrecordedEvent(
+            payload.type, payload.model_dump(mode="json"), AT, state.head + number, ACCEPTED
+        )
         for number, payload in enumerate(payloads, 1)
     ]
     new = evolve(state, facts, accepted)

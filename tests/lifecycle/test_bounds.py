@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lifecycle.words.values import find_excess
+from lifecycle.words.values import find_exceeded_limit
 
 SEEN = {"total": 5, "points": "a", "done": "0-1,3", "failed": "2", "running": "4", "ended": 4}
 
@@ -14,7 +14,7 @@ SEEN = {"total": 5, "points": "a", "done": "0-1,3", "failed": "2", "running": "4
 @pytest.mark.parametrize("done", ["", "0", "0-4", "0,2,4", "0-1,3-4"])
 def test_ordered_ranges_below_the_total_are_accepted(done: str) -> None:
     """Ranges of task numbers have the form that wfctl writes."""
-    assert find_excess("tasks.observed", {**SEEN, "done": done}) is None
+    assert find_exceeded_limit("tasks.observed", {**SEEN, "done": done}) is None
 
 
 @pytest.mark.parametrize(
@@ -33,6 +33,6 @@ def test_unknown_or_repeated_task_is_out_of_bounds(
     wrong: dict[str, Any],
 ) -> None:
     """Otherwise a forged event could count too many tasks or fill the memory."""
-    why = find_excess("tasks.observed", {**SEEN, **wrong})
+    why = find_exceeded_limit("tasks.observed", {**SEEN, **wrong})
     assert why is not None
     assert next(iter(wrong)) in why

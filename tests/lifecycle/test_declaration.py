@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from lifecycle.payload.check_data import find_misfit
+from lifecycle.payload.check_data import fill_defaults_and_find_misfit
 from lifecycle.words.values import (
     DRIFT_PATTERN,
     MAX_ID,
@@ -138,7 +138,7 @@ def test_model_and_quick_check_accept_the_same_data(type_: str) -> None:
     """Values at each limit, beyond each limit and of wrong types are tried."""
     asked = 0
     for data in cases(type_):
-        why = find_misfit(type_, copy.deepcopy(data))
+        why = fill_defaults_and_find_misfit(type_, copy.deepcopy(data))
         assert accepted_by_model(type_, data) == (why is None), (why, str(data)[:500])
         asked += 1
     assert asked > 10

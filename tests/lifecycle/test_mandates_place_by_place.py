@@ -15,7 +15,7 @@ from lifecycle.errors import LifecycleError
 from lifecycle.payload import models as p
 from lifecycle.rules.amendments import amendment_of_proposal
 from lifecycle.rules.decide import decide
-from lifecycle.rules.impact import impact_of
+from lifecycle.rules.impact import compute_approval_impact
 from lifecycle.rules.mandates import find_covering_mandate
 from tests.lifecycle.support import AT
 from tests.lifecycle.support import given as begun
@@ -211,7 +211,9 @@ def mandate_for(old: Any, new: Any, values: dict[str, Any]) -> str | None:
     (proposal,) = decide(state, asked, AT)
     assert isinstance(proposal, p.AmendmentProposed)
     amendment = amendment_of_proposal(proposal)
-    return find_covering_mandate(state, amendment, impact_of(state, amendment), "agent:bo", AT)[0]
+    return find_covering_mandate(
+        state, amendment, compute_approval_impact(state, amendment), "agent:bo", AT
+    )[0]
 
 
 @pytest.mark.slow

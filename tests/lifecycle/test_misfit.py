@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field, JsonValue, StringConstraints, TypeAdapter
 
 from extensions.machines.rules.definition import Definition
 from lifecycle.plan.document import Plan
-from lifecycle.words.values import explain_misfit, explain_problem
+from lifecycle.words.values import explain_validation_error, explain_validation_error_at_path
 from tests.golden.events_on_file import EVERY
 
 MODELS: list[type[BaseModel]] = [*EVERY.values(), Plan, Definition]
@@ -47,7 +47,7 @@ def told(kind: Any, value: Any) -> str:
     with pytest.raises(ValidationError) as refused:
         TypeAdapter(kind).validate_python(value)
     (error,) = refused.value.errors()
-    return explain_problem(error)
+    return explain_validation_error_at_path(error)
 
 
 @pytest.mark.parametrize(
@@ -88,4 +88,4 @@ def test_every_pattern_has_an_explanation(pattern: str) -> None:
     """The message does not show a regular expression."""
     with pytest.raises(ValidationError) as refused:
         TypeAdapter(Annotated[str, StringConstraints(pattern=pattern)]).validate_python("\n\n")
-    assert "matches" not in explain_misfit(refused.value.errors()[0])
+    assert "matches" not in explain_validation_error(refused.value.errors()[0])

@@ -13,7 +13,7 @@ from lifecycle.payload import models as p
 from lifecycle.payload.models import Payload
 from lifecycle.plan.document import build_creation_payload
 from lifecycle.rules.decide import decide, state_after
-from lifecycle.state.effort import Used, cost_problems
+from lifecycle.state.effort import MandateUse, find_exceeded_mandate_limits
 from lifecycle.state.loops import Round
 from lifecycle.state.status import Status
 from service.reading.stream_log import from_bytes, to_bytes
@@ -313,4 +313,6 @@ def test_remaining_tasks_are_reported_with_correct_grammar(
     """Singular and plural differ, and a negative rest is shown as 0."""
     envelope = given(plan=plan(tasks=4)).mandate("rounds.search")
     assert envelope is not None
-    assert [*cost_problems(envelope, Used(tasks=4 - left), tasks, 0.0)] == [said]
+    assert [*find_exceeded_mandate_limits(envelope, MandateUse(tasks=4 - left), tasks, 0.0)] == [
+        said
+    ]

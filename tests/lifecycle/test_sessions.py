@@ -12,14 +12,14 @@ from lifecycle.errors import InvalidPayload, NoCommand, NotFinished, RetryLimitR
 from lifecycle.payload import models as p
 from lifecycle.payload.models import Payload
 from lifecycle.rules.decide import decide, payload_of, state_after
-from lifecycle.state.conditions import hindrances, is_stuck
-from lifecycle.state.report_path import numbered
+from lifecycle.state.conditions import find_hindrances, is_stuck
+from lifecycle.state.report_path import add_number_to_path
 from lifecycle.state.session_budget import (
-    affords,
-    budget_of,
-    charges,
-    class_of,
-    estimate,
+    build_cost_charges,
+    can_afford_stage,
+    classify_ended_work,
+    estimate_stage_cost,
+    maximum_session_cost,
     weight_of,
 )
 from lifecycle.state.status import Status
@@ -115,13 +115,13 @@ def test_charge_is_in_the_same_append_as_its_completion() -> None:
     state, _ = carried_out(opened(), s.attempt("stage-1", "sync"), s.computed("stage-1"))
     events = decide(state, s.completed("stage-1"), s.AT)
     assert s.types(events) == ["stage.completed", "cost.charged"]
-    assert charges(state_after(state, events, s.AT)) == []
+    assert build_cost_charges(state_after(state, events, s.AT)) == []
 
 
 def test_superseded_attempt_is_not_charged() -> None:
     """Its stage starts again after the amendment."""
     state = opened(*s.through("stage-1", Status.RUNNING))
-    assert charges(s.recorded(state, superseded())) == []
+    assert build_cost_charges(s.recorded(state, superseded())) == []
 
 
 def superseded() -> p.StageFailed:
@@ -149,27 +149,31 @@ def test_stage_starts_only_if_its_estimate_fits_the_budget(
     assert state.session.cost == sum(weights)
     for stage, needed in (("stage-1", 1), ("stage-2", 1.5)):
         fits = sum(weights) + needed <= budget
-        assert affords(state, state.stages[stage]) == fits
+        assert can_afford_stage(state, state.stages[stage]) == fits
 
 
 def test_estimate_of_a_stage_equals_its_later_charge() -> None:
     """Short local stages are sync, others are async, and retried stages are error cycles."""
     state = opened(session_budget=2)
     near, far = state.stages["stage-1"], state.stages["stage-2"]
-    assert (estimate(state, near), estimate(state, far)) == (1, 1.5)
-    assert affords(state, near)
-    assert not affords(state, near, [far])
+    assert (estimate_stage_cost(state, near), estimate_stage_cost(state, far)) == (1, 1.5)
+    assert can_afford_stage(state, near)
+    assert not can_afford_stage(state, near, [far])
     near.parameters = {}
-    assert estimate(state, near) == 1.5
+    assert estimate_stage_cost(state, near) == 1.5
     near.retry_count = 1
-    assert estimate(state, near) == 2
+    assert estimate_stage_cost(state, near) == 2
 
 
 def test_invalid_imported_settings_fall_back_to_the_defaults() -> None:
     """An imported session_config may contain any values."""
     state = s.given(plan=plan())
     state.session_config = {"session_budget": "six", "stage_weights": {"sync": None, "async": 3}}
-    assert (budget_of(state), weight_of(state, "sync"), weight_of(state, "async")) == (6, 1, 3)
+    assert (maximum_session_cost(state), weight_of(state, "sync"), weight_of(state, "async")) == (
+        6,
+        1,
+        3,
+    )
     state.session_config = {"stage_weights": [1, 2]}
     assert weight_of(state, "diagnostic") == 2
 
@@ -243,7 +247,7 @@ def test_retry_limit_depends_on_the_backend_type(stage: str, limit: int) -> None
         assert state.stages[stage].retry_count == number
     with pytest.raises(RetryLimitReached):
         decide(state, p.StageRetried(stage=stage, fix="f"), s.AT)
-    [hindrance] = hindrances(state)
+    [hindrance] = find_hindrances(state)
     assert "--type stage_rerun" in hindrance.unblock
 
 
@@ -256,7 +260,7 @@ def test_skipped_dependency_blocks_its_dependent_stage() -> None:
     )
     assert state.unmet(state.stages["stage-3"]) == {"stage-2": "skipped"}
     assert is_stuck(state)
-    assert [h.stage for h in hindrances(state)] == ["stage-3"]
+    assert [h.stage for h in find_hindrances(state)] == ["stage-3"]
 
 
 def test_blocked_session_logs_stage_reason_and_fix() -> None:
@@ -273,7 +277,7 @@ def test_blocked_session_logs_stage_reason_and_fix() -> None:
 def test_class_depends_only_on_the_newest_run() -> None:
     """Earlier failures do not count after an approved rerun."""
     state = opened(s.attempt("stage-1", "sync"), s.computed("stage-1"))
-    assert class_of(state, state.stages["stage-1"]) == "sync"
+    assert classify_ended_work(state, state.stages["stage-1"]) == "sync"
 
 
 def test_report_path_must_be_below_the_root() -> None:
@@ -321,4 +325,4 @@ def test_report_is_named_by_date_and_topic() -> None:
 )
 def test_number_is_inserted_before_the_suffix(path: str, second: str) -> None:
     """Dots in a folder or at the start of a name do not count as a suffix."""
-    assert (numbered(path, 1), numbered(path, 2)) == (path, second)
+    assert (add_number_to_path(path, 1), add_number_to_path(path, 2)) == (path, second)

@@ -14,7 +14,7 @@ from extensions.machines.rules.definition import Definition
 from extensions.machines.rules.field_shapes import find_shape_at
 from extensions.machines.rules.guard import FileFact
 from extensions.machines.rules.machine import Machine, Move
-from extensions.machines.rules.path import parse_path, place_of_commit, set_value
+from extensions.machines.rules.path import commit_fact_key, parse_path, set_value
 from extensions.machines.rules.soundness import load_definition
 from extensions.machines.service.complete_command import SHIPPED, load_shipped_definition
 from lifecycle.payload.base import Payload
@@ -133,7 +133,7 @@ def meet(guard: g.Guard | None, world: World) -> None:  # noqa: C901 - one case 
             world.write(path, value)
         case g.HasCommit(commit=path):
             world.write(path, COMMIT)
-            world.files[place_of_commit(COMMIT)] = FileFact((COMMIT,), (COMMIT,))
+            world.files[commit_fact_key(COMMIT)] = FileFact((COMMIT,), (COMMIT,))
         case g.Every(every=path, status=statuses, including=names):
             world.write(path, _items(world, path, statuses[0], names))
         case g.Some(some=path, status=statuses):

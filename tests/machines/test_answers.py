@@ -102,10 +102,18 @@ def test_rehydrate_never_cuts_a_command_in_two(place: MachinePlace) -> None:
 
 def of_definition(known: Definition) -> list[str]:
     """Return the reserved fields of a definition, and fields that start with an underscore."""
-    names = [*known.all_reserved(), *known.fields]
+    names = [*known.reserved_field_commands(), *known.fields]
     top = [f"_{name}" for name in names]
     inner = [f"{name}._own" for name in names]
-    return [*known.all_reserved(), *top, *inner, "_", "_desing", "__x", "tasks[0]._attempts"]
+    return [
+        *known.reserved_field_commands(),
+        *top,
+        *inner,
+        "_",
+        "_desing",
+        "__x",
+        "tasks[0]._attempts",
+    ]
 
 
 @pytest.mark.parametrize("known", every(), ids=lambda known: known.id)

@@ -18,7 +18,7 @@ from extensions.machines.rules.guard import FileFact
 from extensions.machines.rules.machine import Machine
 from extensions.machines.service.complete_command import SHIPPED
 from lifecycle.errors import NeedsConsent
-from lifecycle.event import Fact
+from lifecycle.event import UnrecordedEvent
 from lifecycle.payload.base import Payload
 from tests.machines.support import AT, PROOF, World, definition, meet
 
@@ -171,7 +171,7 @@ class AnyCommands(RuleBasedStateMachine):
         """Check that replaying all events gives the current state."""
         if self.state is not None:
             facts = [
-                Fact(e.type, e.model_dump(mode="json"), AT, number, ACCEPTED)
+                UnrecordedEvent(e.type, e.model_dump(mode="json"), AT, number, ACCEPTED)
                 for number, e in enumerate(self.log, 1)
             ]
             assert evolve(None, facts, {ACCEPTED}) == self.state

@@ -15,7 +15,7 @@ from eventstore.event import Actor
 from extensions.machines.rules import payload as p
 from extensions.machines.rules.errors import MachineError
 from extensions.machines.service.complete_command import SHIPPED
-from extensions.machines.service.initialise import make_root
+from extensions.machines.service.initialise import create_root_config
 from extensions.machines.service.log import MachineLog
 from extensions.machines.service.service import MachineService
 from extensions.machines.views.documents import render_files
@@ -35,10 +35,12 @@ VALUES = st.recursive(
 
 def update(path: str, value: Any) -> Payload:
     """Return the command that writes a field."""
-    from lifecycle.words.document import layout_of
+    from lifecycle.words.document import record_key_order
 
     change = p.Change(path=path, value=value)
-    return p.MachineUpdated(changes=[change], layout=layout_of([change.model_dump(mode="json")]))
+    return p.MachineUpdated(
+        changes=[change], layout=record_key_order([change.model_dump(mode="json")])
+    )
 
 
 def commands(name: str) -> st.SearchStrategy[Payload]:
@@ -84,7 +86,7 @@ def test_files_lost_after_any_history_are_rebuilt_unchanged(data: st.DataObject,
     """After the files and their record are deleted, a rebuild restores the same bytes."""
     with TemporaryDirectory() as folder:
         root = Root(Path(folder))
-        make_root(root)
+        create_root_config(root)
         store = MemoryStore(schema=SCHEMA, clock=system_instant)
         service = MachineService(root, MachineLog(store, "m-1", root.path), Actor("user", "ada"))
         service.handle(p.MachineCreated(machine="m-1", definition=definition(name).dumped()))

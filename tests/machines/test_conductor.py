@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from extensions.machines.service.errors import LockLost
-from extensions.machines.service.files import metadata_lock
+from extensions.machines.service.files import hold_track_lock
 from tests.cli.support import call
 from tests.machines.logs import on_every_log
 from tests.machines.place import MachinePlace
@@ -268,7 +268,7 @@ def test_lock_taken_by_another_program_is_not_released(track: MachinePlace) -> N
     lock = track.path / LOCK
 
     def break_and_take() -> None:
-        with metadata_lock(lock.parent, lambda _: None):
+        with hold_track_lock(lock.parent, lambda _: None):
             lock.rmdir()
             time.sleep(0.01)
             lock.mkdir()

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from projections.drawing.plots import draw_plot, in_braille, plot_of_attempts, plot_of_tasks
+from projections.drawing.plots import draw_braille_plot, draw_plot, plot_of_attempts, plot_of_tasks
 from tests.sweeps.support import begun, sweep
 
 
@@ -55,7 +55,7 @@ def test_plots_are_well_formed_in_both_forms(numbers: list[float]) -> None:
     assert plot is not None
     picture = ET.fromstring(draw_plot(plot))
     assert len(picture.findall(".//{*}circle")) == len(attempts)
-    lines = in_braille(plot, width=30, height=6)
+    lines = draw_braille_plot(plot, width=30, height=6)
     assert len(lines) == 9
     assert max(map(len, lines)) < 50
 
@@ -86,4 +86,4 @@ def test_extreme_numbers_can_be_plotted(values: tuple[float, ...]) -> None:
     plot = plot_of_tasks(rows, "x")
     assert plot is not None
     assert "nan" not in draw_plot(plot)
-    assert len(in_braille(plot)) > 3
+    assert len(draw_braille_plot(plot)) > 3

@@ -11,7 +11,7 @@ from lifecycle.payload import models as p
 from lifecycle.payload.event_types import STAGED
 from lifecycle.payload.models import Payload
 from projections.files import progress_log
-from projections.words.text import local_seconds, utc_seconds
+from projections.words.text import convert_utc_to_local_seconds, truncate_utc_to_seconds
 from tests.projections.support import PLAN, Recorded, at, folded, history, last_message, lines
 
 HERE: dict[str, Any] = {"stage": "stage-1"}
@@ -350,14 +350,14 @@ def test_line_breaks_in_an_event_are_replaced(text: str) -> None:
 )
 def test_local_time_has_whole_seconds_and_the_offset(offset: str, shown: str) -> None:
     """The offset is that of the writer, and fractions of a second are dropped."""
-    assert local_seconds("2026-12-31T23:59:59.999999Z", offset) == shown
+    assert convert_utc_to_local_seconds("2026-12-31T23:59:59.999999Z", offset) == shown
 
 
 def test_utc_time_has_whole_seconds() -> None:
     """An imported time in another format is kept as typed."""
-    assert utc_seconds("2026-12-31T23:59:59.999999Z") == "2026-12-31T23:59:59Z"
-    assert utc_seconds("2026-04-02 00:00") == "2026-04-02 00:00"
-    assert utc_seconds(None) is None
+    assert truncate_utc_to_seconds("2026-12-31T23:59:59.999999Z") == "2026-12-31T23:59:59Z"
+    assert truncate_utc_to_seconds("2026-04-02 00:00") == "2026-04-02 00:00"
+    assert truncate_utc_to_seconds(None) is None
 
 
 def test_invalid_budget_is_shown_as_the_default() -> None:
@@ -365,5 +365,5 @@ def test_invalid_budget_is_shown_as_the_default() -> None:
     charged = [STARTED, p.CostCharged(stage="stage-1", weight=1, work_class="sync")]
     state = folded(charged)
     state.session_config = {"session_budget": "abc"}
-    told = progress_log.format_message(history(charged)[-1], state)
+    told = progress_log.format_line_without_time(history(charged)[-1], state)
     assert told == "stage-1: session_cost += 1 (sync), total=1/6"

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 
 from lifecycle.state.workflow import Workflow
-from projections.drawing.plots import draw_plot, in_braille, plots_of_rounds
-from projections.words.rounds import LoopTold, loop_told
+from projections.drawing.plots import draw_braille_plot, draw_plot, plots_of_rounds
+from projections.words.rounds import LoopProgress, get_loop_progress
 from tests.lifecycle.support import given
 from tests.lifecycle.test_rounds import PLAN
 
 
-def told(values: list[float], metric: dict[str, Any], until: dict[str, Any]) -> LoopTold:
+def told(values: list[float], metric: dict[str, Any], until: dict[str, Any]) -> LoopProgress:
     """Return the summary of a loop with the given values, metric fields and criterion."""
-    return loop_told(state_of(values, metric, until), "search")
+    return get_loop_progress(state_of(values, metric, until), "search")
 
 
 def state_of(
@@ -81,7 +81,7 @@ def test_criterion_is_plotted_over_the_rounds() -> None:
     assert len({y for _, y in (one.split(",") for one in best.split())}) == 2
     assert len([one for one in picture.findall("{*}line") if one.get("stroke-dasharray")]) == 2
     assert {"best", "below 0.5", "above 9"} <= {one.text for one in picture.findall("{*}text")}
-    assert in_braille(plot)[-1].endswith("lines: next.f, best so far, below 0.5, above 9")
+    assert draw_braille_plot(plot)[-1].endswith("lines: next.f, best so far, below 0.5, above 9")
 
 
 def test_plot_without_best_or_limit_shows_values_only() -> None:
@@ -100,7 +100,7 @@ def test_extreme_limits_can_be_plotted(limit: float) -> None:
     """A limit beyond the axis is drawn at the edge."""
     (plot,) = plots_of_rounds(state_of([3.0, 3.0], {}, {"below": limit}), "search")
     assert "nan" not in draw_plot(plot)
-    assert len(in_braille(plot)) > 3
+    assert len(draw_braille_plot(plot)) > 3
 
 
 def test_plot_shows_the_unit_of_a_metric() -> None:
@@ -118,7 +118,10 @@ def test_plot_shows_the_unit_of_a_metric() -> None:
         texts = ET.fromstring(draw_plot(plot)).findall("{*}text")
         heights = sorted(float(one.get("y", "")) for one in texts)
         assert heights[1] - heights[0] >= 12
-        return [next(one.text or "" for one in texts if one.get("x") == "4"), in_braille(plot)[0]]
+        return [
+            next(one.text or "" for one in texts if one.get("x") == "4"),
+            draw_braille_plot(plot)[0],
+        ]
 
     assert drawn("kJ/mol", "kJ/mol") == ["next.f in kJ/mol"] * 2
     assert drawn("kJ/mol", "eV") == ["next.f"] * 2
@@ -135,7 +138,7 @@ def test_distant_limit_is_named_at_the_edge_of_the_plot(limit: dict[str, Any], a
     ((test, most),) = limit.items()
     name = f"{arrow} {test} {most}"
     assert name in {one.text for one in picture.findall("{*}text")}
-    lines = in_braille(plot)
+    lines = draw_braille_plot(plot)
     assert (lines[1][0], lines[12][0]) == ("5", "2")
     assert lines[-1].strip() == f"off the scale: {name}"
 

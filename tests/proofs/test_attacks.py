@@ -9,16 +9,16 @@ import orjson
 import pytest
 
 from eventstore.chain import ZERO, sha256_hex
-from eventstore.store import ImportBatch, Raw
+from eventstore.store import ImportBatch, RawEvent
 from extensions.proofs.checkpoint import (
     Checkpoint,
     KeptNote,
     first_hash,
     iterate_leaves,
-    log_signer,
+    load_or_create_log_signer,
     origin_of,
 )
-from extensions.proofs.compare_checkpoints import JudgedNotes, judge_notes
+from extensions.proofs.compare_checkpoints import JudgedNotes, compare_notes_with_log
 from extensions.proofs.signed_note import Note
 from extensions.proofs.witness import Witness, request_of
 from tests.eventstore.memory import MemoryStore
@@ -30,12 +30,12 @@ KINDS = ("cut", "fork", "rewritten", "swapped", "old backup", "cut and written o
 
 def _opened(texts: list[str]) -> MemoryStore:
     """Return a store with the given texts, linked by correct hashes."""
-    store, raws, before = MemoryStore(schema=SCHEMA, clock=ticking()), list[Raw](), ZERO
+    store, raws, before = MemoryStore(schema=SCHEMA, clock=ticking()), list[RawEvent](), ZERO
     for version, text in enumerate(texts, 1):
         body = orjson.loads(text) | {"prev_hash": before, "version": version}
         linked = orjson.dumps(body)
         before = sha256_hex(linked)
-        raws.append(Raw(version, linked.decode(), before))
+        raws.append(RawEvent(version, linked.decode(), before))
     store.import_batch(ImportBatch(events=raws))
     return store
 
@@ -74,7 +74,9 @@ def _signed(store: MemoryStore) -> tuple[Checkpoint, Note]:
         tree.add(leaf)
     origin = origin_of(STREAM, first_hash(store, STREAM) or "")
     checkpoint = Checkpoint(origin, tree.size, tree.root())
-    return checkpoint, Note(str(checkpoint), (log_signer(origin).signed(str(checkpoint)),))
+    return checkpoint, Note(
+        str(checkpoint), (load_or_create_log_signer(origin).signed(str(checkpoint)),)
+    )
 
 
 def _cosigned(witness: Witness, store: MemoryStore, olds: tuple[int, ...]) -> list[int]:
@@ -89,7 +91,7 @@ def _held(witness: Witness, origin: str, store: MemoryStore) -> JudgedNotes:
     seen = witness.seen(origin)
     assert seen is not None
     assert seen.note is not None
-    return judge_notes(store, STREAM, [KeptNote("the witness", seen.note.encode())])
+    return compare_notes_with_log(store, STREAM, [KeptNote("the witness", seen.note.encode())])
 
 
 def _one_is_seen(folder: Path, seed: int) -> None:
@@ -99,7 +101,7 @@ def _one_is_seen(folder: Path, seed: int) -> None:
     witness = Witness(lambda: 1_795_000_000 + seed, folder / str(seed))
     honest = _opened(texts[:seen])
     origin = _signed(honest)[0].origin
-    witness.watch(log_signer(origin).public)
+    witness.watch(load_or_create_log_signer(origin).public)
     assert _cosigned(witness, honest, (0,)) == [200]
     kind = KINDS[seed % len(KINDS)]
     attacked = _opened(_attacked(texts, seen, kind, dice))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from extensions.proofs.checkpoint import log_signer, witness_signer
+from extensions.proofs.checkpoint import load_or_create_log_signer, load_or_create_witness_signer
 from extensions.proofs.errors import UnreadableNote, UnverifiedNote
 from extensions.proofs.signed_note import Note, Signature, read_key, read_note, verify_note
 
@@ -42,7 +42,7 @@ def test_signatures_of_unknown_keys_are_ignored(tmp_path: Path) -> None:
     both = Note(note.text, (other, *note.signatures))
     assert verify_note(read_note(str(both).encode()), [read_key(KEY)]) == [read_key(KEY)]
     with pytest.raises(UnverifiedNote, match="public key is not known"):
-        verify_note(note, [log_signer("another").public])
+        verify_note(note, [load_or_create_log_signer("another").public])
 
 
 @pytest.mark.parametrize(
@@ -81,9 +81,9 @@ def test_private_keys_are_readable_only_by_their_owner(
     state_home: Path,
 ) -> None:
     """The key files are outside every root; witness and logs have different keys."""
-    log, witness = log_signer("one").public, witness_signer().public
+    log, witness = load_or_create_log_signer("one").public, load_or_create_witness_signer().public
     files = sorted((state_home / "wfctl").glob("*.key"))
     assert [path.name for path in files] == ["checkpoint.key", "witness.key"]
     assert {path.stat().st_mode & 0o777 for path in files} == {0o600}
     assert log.public != witness.public
-    assert log_signer("one").public == log
+    assert load_or_create_log_signer("one").public == log

@@ -301,11 +301,11 @@ def test_sigstore_accepts_the_proofs(proven: Proven) -> None:
 @pytest.mark.slow
 def test_proof_check_requires_the_named_witness(computed: Place, tmp_path: Path) -> None:
     """A proof under a checkpoint without the cosignature of the witness is rejected."""
-    from extensions.proofs.checkpoint import witness_signer
+    from extensions.proofs.checkpoint import load_or_create_witness_signer
     from extensions.proofs.signed_note import Note, read_note
 
     found = computed.done("checkpoint")
-    note, signer = read_note(found["checkpoint"].encode()), witness_signer()
+    note, signer = read_note(found["checkpoint"].encode()), load_or_create_witness_signer()
     both = Note(note.text, (*note.signatures, signer.cosigned(note.text, 1_795_000_000)))
     cosigned = tmp_path / "cosigned"
     cosigned.write_text(str(both), "utf-8")

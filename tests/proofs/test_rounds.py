@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from extensions.proofs.check_proof import _describe_event, _Texts
+from extensions.proofs.check_proof import _collect_proven_facts, _Texts
 from extensions.proofs.proof import Proof, read_proof
 from tests.cli.support import HERE, Place, call
 from tests.need import need_programs
@@ -92,7 +92,7 @@ def test_proof_of_an_older_event_shows_no_round(made: Made, tmp_path: Path) -> N
     """Events of earlier versions of wfctl do not name a round, and their proofs stay valid."""
     leaf = json.loads(made.first.leaf)
     assert leaf["data"]["rests_on"].pop("round") == 1
-    assert "round" not in _describe_event(leaf, _Texts(made.first.texts))
+    assert "round" not in _collect_proven_facts(leaf, _Texts(made.first.texts))
 
 
 def test_number_of_an_earlier_task_is_proven_by_the_table(made: Made, tmp_path: Path) -> None:

@@ -13,8 +13,19 @@ from typing import NamedTuple
 
 import pytest
 
-from eventstore.merkle_tree import EMPTY, Frontier, consistency_ranges, find_nodes, leaf_hash
-from extensions.proofs.checkpoint import Checkpoint, log_signer, read_checkpoint, witness_signer
+from eventstore.merkle_tree import (
+    EMPTY,
+    Frontier,
+    compute_node_hashes,
+    consistency_ranges,
+    leaf_hash,
+)
+from extensions.proofs.checkpoint import (
+    Checkpoint,
+    load_or_create_log_signer,
+    load_or_create_witness_signer,
+    read_checkpoint,
+)
 from extensions.proofs.signed_note import Note, read_key, read_note, read_signatures, verify_note
 from extensions.proofs.witness import Reply, Witness
 from extensions.proofs.witness_server import WitnessServer
@@ -39,12 +50,12 @@ class Tree(NamedTuple):
         for leaf in self.hashes(size):
             tree.add(leaf)
         text = str(Checkpoint(origin, size, tree.root()))
-        return str(Note(text, (log_signer(origin).signed(text),)))
+        return str(Note(text, (load_or_create_log_signer(origin).signed(text),)))
 
     def proof(self, old: int, size: int) -> list[str]:
         """Return the lines of a consistency proof."""
         ranges = consistency_ranges(old, size)
-        found = find_nodes(self.hashes(size), ranges)
+        found = compute_node_hashes(self.hashes(size), ranges)
         return [b64encode(found[place]).decode() for place in ranges]
 
     def request(self, old: int, size: int) -> bytes:
@@ -60,7 +71,7 @@ TREE = Tree([f"event {number}" for number in range(20)])
 def witness(tmp_path: Path) -> Witness:
     """Make a witness that watches the log."""
     made = Witness(lambda: NOW, tmp_path / "witness")
-    made.watch(log_signer(ORIGIN).public)
+    made.watch(load_or_create_log_signer(ORIGIN).public)
     return made
 
 
@@ -70,7 +81,7 @@ def test_witness_cosigns_a_growing_log(witness: Witness) -> None:
         reply = witness.answer(TREE.request(old, size))
         assert reply.status == 200, reply
         note = Note(read_note(TREE.note(size).encode()).text, read_signatures(reply.body))
-        assert verify_note(note, [witness_signer().public])
+        assert verify_note(note, [load_or_create_witness_signer().public])
         assert int.from_bytes(note.signatures[0].signature[:8], "big") == NOW
 
 
@@ -126,7 +137,7 @@ def test_proof_from_an_empty_log_is_empty(witness: Witness) -> None:
     surplus = b"old 0\n" + b64encode(EMPTY) + b"\n\n" + TREE.note(2).encode()
     assert witness.answer(surplus).status == 422
     text = str(Checkpoint(ORIGIN, 0, b"x" * 32))
-    wrong = Note(text, (log_signer(ORIGIN).signed(text),))
+    wrong = Note(text, (load_or_create_log_signer(ORIGIN).signed(text),))
     assert witness.answer(b"old 0\n\n" + str(wrong).encode()).status == 422
     assert witness.answer(TREE.request(0, 0)).status == 200
 
@@ -181,7 +192,7 @@ def test_witness_refuses_an_unknown_log(place: Place, served: str) -> None:
 
 def test_witness_cosigns_a_request_from_a_file(place: Place, tmp_path: Path) -> None:
     """A machine without a network answers the file like an HTTP request."""
-    place.done("witness", "watch", str(log_signer(ORIGIN).public))
+    place.done("witness", "watch", str(load_or_create_log_signer(ORIGIN).public))
     file = tmp_path / "request"
     file.write_bytes(TREE.request(0, 5))
     assert place.done("witness", "cosign", str(file))["cosignature"].startswith("\u2014 wfctl-wit")

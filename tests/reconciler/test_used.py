@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from projections.words.text import compute_seconds, told_bytes, told_used
+from projections.words.text import compute_seconds, describe_used_resources, format_byte_count
 from reconciler.records.resource_use import combine_resource_use, parse_resource_use
 from reconciler.submission.job_guard import USED
 from tests.cli.support import Place, write_plan
@@ -85,10 +85,15 @@ def test_resources_of_several_jobs_are_combined() -> None:
     """CPU times are added, and the memory is the maximum."""
     every = [{"cpu_seconds": 1.5, "peak_memory_bytes": 10.0}, {"cpu_seconds": 2.0}]
     assert combine_resource_use(every) == {"cpu_seconds": 3.5, "peak_memory_bytes": 10.0}
-    assert told_used({"cpu_seconds": 8000, "peak_memory_bytes": 3 << 30}) == (
+    assert describe_used_resources({"cpu_seconds": 8000, "peak_memory_bytes": 3 << 30}) == (
         "2.2 h of processors, at most 3 GB of memory"
     )
-    assert [told_bytes(n) for n in (0, 1023, 1024, 5 << 40)] == ["0 B", "1023 B", "1 kB", "5 TB"]
+    assert [format_byte_count(n) for n in (0, 1023, 1024, 5 << 40)] == [
+        "0 B",
+        "1023 B",
+        "1 kB",
+        "5 TB",
+    ]
 
 
 @pytest.mark.parametrize("has_python", [True, False])

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from lifecycle.words.metrics import Metric, metrics_of
-from projections.words.format_results import describe_number, measure_difference, with_error
+from lifecycle.words.metrics import Metric, parse_valid_metrics
+from projections.words.format_results import describe_number, format_with_error, measure_difference
 from reconciler.records.numbers import read_metric
 from tests.cli.support import Place, call, write_plan
 from tests.pages.support import served
@@ -294,7 +294,7 @@ def test_plan_with_invalid_metrics_or_results_is_refused(
 def test_parameter_named_metrics_in_another_form_is_ignored() -> None:
     """Older workflows may pass a parameter of this name to their command."""
     for value in (["rmsd"], "rmsd", None, {"rmsd": 7}):
-        assert metrics_of({"metrics": value}) == {}
+        assert parse_valid_metrics({"metrics": value}) == {}
 
 
 @pytest.mark.parametrize(
@@ -313,13 +313,13 @@ def test_number_is_rounded_to_two_digits_of_its_error(
     value: float, error: float | None, text: str
 ) -> None:
     """A number without an error is printed with its significant digits."""
-    assert with_error(value, error) == text
+    assert format_with_error(value, error) == text
 
 
 def test_distance_without_an_error_is_printed_in_percent() -> None:
     """A value of 2 with the reference 1.6 is printed as "+25.00 % from 1.6"."""
     number = {"name": "x", "value": 2.0}
-    metric = metrics_of({"metrics": {"x": {"at": "a.json#/x", "reference": 1.6}}})["x"]
+    metric = parse_valid_metrics({"metrics": {"x": {"at": "a.json#/x", "reference": 1.6}}})["x"]
     assert describe_number(number, metric) == "x = 2 (+25.00 % from 1.6)"
 
 
@@ -385,7 +385,7 @@ def test_distance_of_extreme_numbers_is_finite_or_none() -> None:
     assert measure_difference(1e308, None, -1e308, None) is None
     assert measure_difference(5e-324, 5e-324, 1e308, None) == (1e308, None, None)
     assert measure_difference(10**300, 1, 0.0, None) == (-1e300, -1.0, 1e300)
-    metric = metrics_of({"metrics": {"x": {"at": "a.json#/x", "reference": 1e308}}})["x"]
+    metric = parse_valid_metrics({"metrics": {"x": {"at": "a.json#/x", "reference": 1e308}}})["x"]
     assert (
         describe_number({"name": "x", "value": -1e308}, metric) == "x = -1e+308 (far from 1e+308)"
     )

@@ -18,9 +18,9 @@ from extensions.machines.commands.output import (
     TaskId,
     Under,
     Values,
-    data_of,
     open_for_writing,
-    pairs_of,
+    parse_data_option,
+    parse_path_values,
     print_outcome,
 )
 from extensions.machines.rules import payload as p
@@ -29,8 +29,8 @@ from extensions.machines.rules.errors import InvalidInput
 from extensions.machines.service import approval as decisions
 from lifecycle.errors import NeedsConsent
 from lifecycle.payload.base import Payload
-from lifecycle.words.document import layout_of
-from lifecycle.words.values import explain_problem, parse_span
+from lifecycle.words.document import record_key_order
+from lifecycle.words.values import explain_validation_error_at_path, parse_span
 from projections.words.text import spell_unseen
 from service.writing.stream_writer import WriteOptions
 from wording import FirstReasons
@@ -48,15 +48,15 @@ def update(
 
     To change the phase, use `wfctl machine transition`.
     """
-    fields = {**data_of(data), **pairs_of(values)}
+    fields = {**parse_data_option(data), **parse_path_values(values)}
     if not fields:
         raise InvalidInput(
             "no field to update was given. Give PATH=VALUE, or a JSON object with --data."
         )
     changes = [p.change_of(path, value) for path, value in fields.items()]
     listed = [change.model_dump(mode="json") for change in changes]
-    command = p.MachineUpdated(changes=changes, layout=layout_of(listed))
-    _carry_out(context, machine, options, command, under=under)
+    command = p.MachineUpdated(changes=changes, layout=record_key_order(listed))
+    _run_and_print_commands(context, machine, options, command, under=under)
 
 
 def transition(
@@ -73,7 +73,7 @@ def transition(
     """
     if auto == (to is not None):
         raise InvalidInput("expected either a PHASE or --auto")
-    _carry_out(
+    _run_and_print_commands(
         context, machine, options, build_command(p.MachineTransitioned, to=to, reason=reason)
     )
 
@@ -90,8 +90,11 @@ def append(
     ),
 ) -> None:
     """Record an event of a type that the phase machine defines."""
-    _carry_out(
-        context, machine, options, build_command(p.MachineRecorded, name=name, data=data_of(data))
+    _run_and_print_commands(
+        context,
+        machine,
+        options,
+        build_command(p.MachineRecorded, name=name, data=parse_data_option(data)),
     )
 
 
@@ -109,15 +112,17 @@ def task(
 ) -> None:
     """Add a task to a phase machine, or change a task."""
     named = {"title": title, "status": status}
-    changes = {key: value for key, value in named.items() if value is not None} | pairs_of(values)
+    changes = {key: value for key, value in named.items() if value is not None} | parse_path_values(
+        values
+    )
     if task_id in ("claim", "release") and not changes:
         way = f"`wfctl machine task {task_id} {machine} TASK`"
         raise InvalidInput(
             f"the action {task_id} must come before the id of the machine. Run {way}.", task=task_id
         )
     command = build_command(p.MachineTaskChanged, task=task_id, changes=changes, reason=reason)
-    commands = [*_ending_claim(task_id, despite_claim), command]
-    _carry_out(context, machine, options, *commands, under=under)
+    commands = [*_build_release_commands(task_id, despite_claim), command]
+    _run_and_print_commands(context, machine, options, *commands, under=under)
 
 
 def checkpoint(
@@ -131,7 +136,7 @@ def checkpoint(
 ) -> None:
     """Write a summary and next steps for the next session."""
     command = build_command(p.MachineCheckpointed, summary=summary, next=next_ or [])
-    _carry_out(context, machine, options, command)
+    _run_and_print_commands(context, machine, options, command)
 
 
 def cancel(context: typer.Context, options: Writes, machine: MachineId, reason: Why = None) -> None:
@@ -139,15 +144,15 @@ def cancel(context: typer.Context, options: Writes, machine: MachineId, reason: 
 
     The command lists the git branches, worktrees and pull request that remain.
     """
-    from extensions.machines.service.guard_facts import left_behind
+    from extensions.machines.service.guard_facts import list_git_leftovers
 
     command = build_command(p.MachineCancelled, reason=reason)
     with open_for_writing(context, machine, options.dry_run) as (service, output):
-        left = left_behind(service.root.path, service.state())
+        left = list_git_leftovers(service.root.path, service.state())
         print_outcome(output, service, service.handle(command, options=options), options, left=left)
 
 
-def _carry_out(
+def _run_and_print_commands(
     context: typer.Context,
     machine: str,
     options: WriteOptions,
@@ -158,7 +163,7 @@ def _carry_out(
         print_outcome(output, service, service.handle(*commands, options=options), options)
 
 
-def _ending_claim(task_id: str, why: str | None) -> list[Payload]:
+def _build_release_commands(task_id: str, why: str | None) -> list[Payload]:
     if why is None:
         return []
     return [build_command(p.MachineTaskReleased, task=task_id, reason=why, despite=True)]
@@ -169,7 +174,7 @@ def build_command(kind: type[Payload], **fields: Any) -> Payload:
     try:
         return kind.model_validate(fields)
     except ValidationError as error:
-        problems = FirstReasons(explain_problem(e) for e in error.errors())
+        problems = FirstReasons(explain_validation_error_at_path(e) for e in error.errors())
         raise InvalidInput(
             f"the values do not match the event {kind.type}: {'; '.join(problems)}",
             problems=problems,
@@ -266,8 +271,8 @@ def claim(
         )
     seconds = int(found.total_seconds())
     command = build_command(p.MachineTaskClaimed, task=task_id, seconds=seconds, renew=renew)
-    commands = [*_ending_claim(task_id, despite_claim), command]
-    _carry_out(context, machine, options, *commands, under=under)
+    commands = [*_build_release_commands(task_id, despite_claim), command]
+    _run_and_print_commands(context, machine, options, *commands, under=under)
 
 
 def release(
@@ -285,9 +290,9 @@ def release(
             "the options --despite-claim and --reason cannot be combined, because "
             "--despite-claim already contains the reason. Remove --reason."
         )
-    commands = _ending_claim(task_id, despite_claim)
+    commands = _build_release_commands(task_id, despite_claim)
     commands = commands or [build_command(p.MachineTaskReleased, task=task_id, reason=reason)]
-    _carry_out(context, machine, options, *commands, under=under)
+    _run_and_print_commands(context, machine, options, *commands, under=under)
 
 
 def limit(

@@ -11,7 +11,11 @@ from typing import Annotated, Any
 import typer
 
 from cli.commands.init import Consent, signers_of
-from cli.frame.approve_plan import agrees_by_typing, build_typed_consent, names_signers
+from cli.frame.approve_plan import (
+    build_typed_consent,
+    has_typed_consent,
+    is_signer_choice_unattended,
+)
 from cli.frame.options import File, KeyedWrites, Text, Texts, argument, option
 from cli.frame.workspace import create_log, open_root_log, settings_of
 from cli.settings import actor_of
@@ -20,13 +24,13 @@ from extensions.machines.commands.changes import build_command
 from extensions.machines.commands.output import (
     Data,
     Values,
-    data_of,
-    pairs_of,
+    parse_data_option,
+    parse_path_values,
     print_answer,
     print_outcome,
 )
 from extensions.machines.rules.decide import compute_state_after, decide
-from extensions.machines.rules.decide_fields import check_limit
+from extensions.machines.rules.decide_fields import check_loop_limit
 from extensions.machines.rules.definition import DEFINITION, MOST_ROUNDS, Definition
 from extensions.machines.rules.errors import InvalidInput
 from extensions.machines.rules.machine import Machine
@@ -37,20 +41,20 @@ from extensions.machines.service.approval import record_approval
 from extensions.machines.service.complete_command import (
     apply_repository_limit,
     complete_command,
-    from_file,
+    load_definition_file,
     load_shipped_definition,
 )
 from extensions.machines.service.initialise import (
-    make_root,
-    make_way,
+    create_root_config,
+    find_nearest_root,
+    free_machine_files,
     pin_if_signed,
     root_at_place,
-    root_for,
 )
 from extensions.machines.service.log import MachineLog
 from extensions.machines.service.service import MachineOutcome, MachineService
 from lifecycle.payload.base import Payload
-from lifecycle.words.document import layout_of
+from lifecycle.words.document import record_key_order
 from service.root.atomic_files import system_clock, utc_text
 from service.root.root import Root, read_identity
 from service.writing.stream_writer import WriteOptions
@@ -100,19 +104,23 @@ def init(
         raise InvalidInput(
             "the command needs exactly one of the options --type TYPE and --definition FILE."
         )
-    known = load_shipped_definition(type_) if type_ is not None else from_file(definition or "")
-    place = root_for(settings.start, settings.database_url, settings.journal)
+    known = (
+        load_shipped_definition(type_)
+        if type_ is not None
+        else load_definition_file(definition or "")
+    )
+    place = find_nearest_root(settings.start, settings.database_url, settings.journal)
     known = apply_repository_limit(known, place[0].path)
     known = known.with_limits(_parse_limits(known, limit or []))
     document: dict[str, object] = {}
-    for path, value in {**data_of(data), **pairs_of(values)}.items():
+    for path, value in {**parse_data_option(data), **parse_path_values(values)}.items():
         set_value(document, parse_writable_path(path), value)
     command = build_command(
         MachineCreated,
         machine=machine,
         definition=known.dumped(),
         document=document,
-        layout=layout_of(document),
+        layout=record_key_order(document),
         root=read_identity(place[0].path),
         **_build_consent_fields(context, consent, signers),
     )
@@ -125,7 +133,7 @@ def _build_consent_fields(
     return {
         "consent": consent.value,
         "signers": signers_of(consent, signers),
-        "proposed": names_signers(settings_of(context), consent.value),
+        "proposed": is_signer_choice_unattended(settings_of(context), consent.value),
     }
 
 
@@ -141,7 +149,7 @@ def _parse_limits(known: Definition, words: list[str]) -> dict[str, int]:
             )
         usable = number.isascii() and number.isdigit() and len(number) <= len(str(MOST_ROUNDS))
         found[loop] = int(number) if usable else 0
-        check_limit(f"--limit {word}", found[loop])
+        check_loop_limit(f"--limit {word}", found[loop])
     return found
 
 
@@ -181,7 +189,7 @@ def _open_new_machine_service(
 ) -> Iterator[MachineService]:
     root, is_there = place
     if not is_there:
-        make_root(root)
+        create_root_config(root)
     store = (
         open_root_log(root, read_only=options.dry_run, strict=True)
         if is_there
@@ -208,13 +216,13 @@ def _record_first_event(
     if service.log.state() is None and service.first_answer(options, command) is None:
         if not options.dry_run:
             service.settle_place(settings_of(context).root_is)
-        make_way(service, new, sources, options.dry_run)
+        free_machine_files(service, new, sources, options.dry_run)
     outcome = pin_if_signed(service, service.handle(command, options=options))
     if options.dry_run or outcome.state.definition_agreed is not False:
         return outcome
     actor, line = service.actor, f"wfctl machine {context.info_name} {new.id}"
     waits_for = f"wfctl machine approve {outcome.state.id} {DEFINITION}"
-    if not agrees_by_typing(actor, outcome.state.consent, "definition", waits_for, None):
+    if not has_typed_consent(actor, outcome.state.consent, "definition", waits_for, None):
         return outcome
     agreed = record_approval(
         service, DEFINITION, None, lambda _: build_typed_consent(actor, line, None), WriteOptions()
@@ -278,14 +286,14 @@ def import_(
         if not (name and step):
             raise InvalidInput(f"the option --map needs NAME=STEP, not {word!r}", value=word)
         meant[name] = step
-    own = from_file(definition) if definition is not None else None
-    said = takeover.Sayings(meant=meant, at=at, definition=own, now=utc_text(system_clock()))
+    own = load_definition_file(definition) if definition is not None else None
+    said = takeover.ImportChoices(meant=meant, at=at, definition=own, now=utc_text(system_clock()))
     tracks = takeover.tracks_in(path)
     groups = [[track] for track in tracks] or [takeover.files_of(path)]
     sources = [takeover.contents_of(files, locked=not options.dry_run) for files in groups]
-    found = [takeover.take_over(one, said) for one in sources]
-    takeover.require_known(found)
-    takeover.require_agreement(found)
+    found = [takeover.convert_files_to_machine(one, said) for one in sources]
+    takeover.require_known_names(found)
+    takeover.require_no_contradiction(found)
     policy = _build_consent_fields(context, consent, signers)
     if tracks and options.command_id is not None:
         raise InvalidInput(
@@ -296,7 +304,7 @@ def import_(
         _import_tracks(context, list(zip(sources, found, strict=True)), policy, options)
         return
     place, one = _choose_root(context, sources[0]), found[0]
-    command = takeover.command_of(one, read_identity(place[0].path), **policy)
+    command = takeover.build_import_event(one, read_identity(place[0].path), **policy)
     more: dict[str, Any] = {"findings": takeover.group_findings(one.findings), "kept": _KEPT}
     notes = [*takeover.format_findings(one.findings), _KEPT]
     _create_machine(context, place, one.id, command, options, sources[0], notes, **more)
@@ -307,13 +315,13 @@ def _choose_root(context: typer.Context, sources: Sources) -> Place:
     first = next(iter(sources))
     where = (settings.database_url, settings.journal)
     if settings.root is None and takeover.is_placed(first):
-        return root_at_place(takeover.root_of(first), *where)
-    return root_for(settings.root or takeover.root_of(first), *where)
+        return root_at_place(takeover.find_protocol_root(first), *where)
+    return find_nearest_root(settings.root or takeover.find_protocol_root(first), *where)
 
 
 def _import_tracks(
     context: typer.Context,
-    each: list[tuple[dict[Path, bytes], takeover.Takeover]],
+    each: list[tuple[dict[Path, bytes], takeover.ImportedMachine]],
     policy: dict[str, Any],
     options: WriteOptions,
 ) -> None:
@@ -322,7 +330,7 @@ def _import_tracks(
     lines: list[str] = []
     for sources, found in each:
         place = _choose_root(context, sources)
-        command = takeover.command_of(found, read_identity(place[0].path), **policy)
+        command = takeover.build_import_event(found, read_identity(place[0].path), **policy)
         is_new = True
         if place[1] or not options.dry_run:
             with _open_new_machine_service(context, place, found.id, options) as service:

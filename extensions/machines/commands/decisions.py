@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cli.frame.workspace import Reading
-from extensions.machines.service.guard_facts import collect_evidence
+from cli.frame.workspace import OpenedWorkflow
+from extensions.machines.service.guard_facts import collect_guard_facts
 from extensions.machines.service.log import MachineLog
 from extensions.machines.views.next_actions import machine_actions
 from projections.screens.inbox import InboxItem
@@ -15,13 +15,13 @@ from service.reading.machine_streams import list_machines
 _OF_PERSON = {"approve": "approval", "drift": "drift"}
 
 
-def find_decisions(workflow: Reading) -> Iterator[InboxItem]:
+def find_decisions(workflow: OpenedWorkflow) -> Iterator[InboxItem]:
     """Yield an inbox item for each open decision about a machine in the folder."""
 
     root = workflow.root
     for id_ in list_machines(root, workflow.store):
         machine = MachineLog(workflow.store, id_, root.path).current()
-        for action in machine_actions(machine, collect_evidence(root.path, machine)):
+        for action in machine_actions(machine, collect_guard_facts(root.path, machine)):
             if not action.person:
                 continue
             verb, target = str(action.verb), str(action.target)

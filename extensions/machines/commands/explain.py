@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from cli.frame.workspace import Reading
+from cli.frame.workspace import OpenedWorkflow
 from eventstore.event import RecordedEvent
 from extensions.machines.rules.guard import list_unmet
 from extensions.machines.rules.machine import Machine
@@ -14,7 +14,7 @@ from extensions.machines.service.log import MachineLog
 from extensions.machines.views.documents import build_documents
 from extensions.machines.views.history import format_event
 from extensions.machines.views.next_actions import list_blockers
-from projections.words.text import utc_seconds
+from projections.words.text import truncate_utc_to_seconds
 from service.reading.point_in_history import Moment
 from service.root.atomic_files import system_clock, utc_text
 
@@ -33,7 +33,7 @@ def merge_documents(state: Machine) -> Entry:
 _LEADS = ("machine.created", "machine.imported", "machine.transitioned", "machine.cancelled")
 
 
-def why_of(root: Reading, machine: str, view: Moment | None) -> Entry:
+def explain_phase(root: OpenedWorkflow, machine: str, view: Moment | None) -> Entry:
     """Return the phase of a machine, the event that led to it, and possible transitions.
 
     Each transition has its unmet conditions. For a past moment, the transitions are left out,
@@ -56,7 +56,7 @@ def why_of(root: Reading, machine: str, view: Moment | None) -> Entry:
         and {
             "version": since.version,
             "type": since.type,
-            "at": utc_seconds(since.occurred_at),
+            "at": truncate_utc_to_seconds(since.occurred_at),
             "actor": f"{since.actor.kind}:{since.actor.name}",
             "message": format_event(since.type, since.data),
         },
@@ -64,10 +64,10 @@ def why_of(root: Reading, machine: str, view: Moment | None) -> Entry:
     }
 
 
-def _list_ways_and_blockers(root: Reading, state: Machine) -> Entry:
+def _list_ways_and_blockers(root: OpenedWorkflow, state: Machine) -> Entry:
     if state.is_final:
         return {"ways": [], "blockers": []}
-    files = guard_facts.collect_evidence(root.root.path, state)
+    files = guard_facts.collect_guard_facts(root.root.path, state)
     now = utc_text(system_clock())
     facts = state.facts(files)
     ways = [
@@ -77,7 +77,7 @@ def _list_ways_and_blockers(root: Reading, state: Machine) -> Entry:
     return {"ways": ways, "blockers": [one["says"] for one in list_blockers(state, files, now)]}
 
 
-def format_lines(found: Entry) -> Iterator[str]:
+def format_explanation(found: Entry) -> Iterator[str]:
     """Yield the explanation of a machine's phase as lines for people."""
     status = f", {found['status']}" if found["status"] else ""
     yield f"{found['machine']} is in {found['phase']}{status}"

@@ -9,9 +9,9 @@ from typing import Annotated, Any
 
 import typer
 
-from cli.commands.append import object_of, text_of
+from cli.commands.append import parse_json_object, read_option_text
 from cli.frame.options import Text, Texts, argument, option
-from cli.frame.workspace import acting_in, settings_of
+from cli.frame.workspace import open_log_for_writing, settings_of
 from cli.settings import Format
 from cli.terminal.output import Output
 from extensions.machines.rules.errors import InvalidInput
@@ -84,7 +84,7 @@ def print_outcome(
         "phase": state.phase,
         "status": state.status,
         "events": _list_events(outcome, options),
-        **_limit_reached(outcome),
+        **_find_reached_limit(outcome),
         **({"claim": claim} if claim else {}),
         **({"files": written} if options.dry_run else {}),
         **more,
@@ -119,7 +119,7 @@ def _list_events(outcome: MachineOutcome, options: WriteOptions) -> list[dict[st
     return [{"version": e.version, "type": e.type, "event_id": e.event_id} for e in outcome.events]
 
 
-def _limit_reached(outcome: MachineOutcome) -> dict[str, Any]:
+def _find_reached_limit(outcome: MachineOutcome) -> dict[str, Any]:
     data_of = (p.model_dump(mode="json") for p in outcome.planned)
     for data in [*(e.data for e in outcome.events), *data_of]:
         if data.get("asked") is not None:
@@ -185,16 +185,16 @@ DespiteClaim = Annotated[
 ]
 
 
-def data_of(data: str | None) -> dict[str, Any]:
+def parse_data_option(data: str | None) -> dict[str, Any]:
     """Return the JSON object that the option ``--data`` contains or names.
 
     The option contains the object itself, ``@FILE``, or ``-`` for stdin. Without it, the object is
     empty.
     """
-    return {} if data is None else object_of("--data", text_of(data))
+    return {} if data is None else parse_json_object("--data", read_option_text(data))
 
 
-def pairs_of(values: list[str] | None) -> dict[str, Any]:
+def parse_path_values(values: list[str] | None) -> dict[str, Any]:
     """Return the words of the form PATH=VALUE as a dictionary.
 
     A value that is not JSON is used as a string. Raises `InvalidInput` for a word in another form.
@@ -210,13 +210,13 @@ def pairs_of(values: list[str] | None) -> dict[str, Any]:
             # The first equals sign was inside brackets, so it belongs to the path.
             path = f"{path}={value.partition(']')[0]}]"
         try:
-            found[path] = json.loads(value, parse_constant=_no_constant)
+            found[path] = json.loads(value, parse_constant=_refuse_json_constant)
         except (ValueError, RecursionError):
             found[path] = value
     return found
 
 
-def _no_constant(name: str) -> Any:
+def _refuse_json_constant(name: str) -> Any:
     raise ValueError(name)
 
 
@@ -231,9 +231,9 @@ def open_for_writing(
     `RootElsewhere` if the folder was moved or copied.
     """
     settings = settings_of(context)
-    with acting_in(settings, dry_run, machine) as (root, _, store, actor):
+    with open_log_for_writing(settings, dry_run, machine) as (root, _, store, actor):
         service = MachineService(root, MachineLog(store, machine, root.path), actor, claim=claim)
         if not dry_run:
-            service.log.approvals.require_not_swapped()
+            service.log.approvals.require_no_pin_conflict()
             service.settle_place(settings.root_is)
         yield service, Output(settings)

@@ -7,7 +7,7 @@ from typing import Any
 from extensions.machines.rules.definition import Definition
 from extensions.machines.service.complete_command import SHIPPED, load_shipped_definition
 from extensions.machines.views.description import build_schemas
-from projections.files.schemas import name_schema
+from projections.files.schemas import add_schema_uri_and_title
 
 
 def list_schemas(only: str | None) -> dict[str, Any]:
@@ -23,5 +23,8 @@ def list_schemas(only: str | None) -> dict[str, Any]:
     }
     if only in (None, "definition"):
         body = Definition.model_json_schema(by_alias=True)
-        found = {"definition": name_schema("definition", body.pop("title"), body), **found}
+        found = {
+            "definition": add_schema_uri_and_title("definition", body.pop("title"), body),
+            **found,
+        }
     return found

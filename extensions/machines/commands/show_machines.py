@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.frame.ask_decision import DecisionKey, dismissal_of, record_decisions
+from cli.frame.ask_decision import DecisionKey, build_edit_dismissal, record_decisions
 from cli.frame.options import FINDINGS, AsOf, KeyedWrites, Text, Texts, Writes, argument, option
-from cli.frame.workspace import Reading, open_for_reading, settings_of
+from cli.frame.workspace import OpenedWorkflow, open_for_reading, settings_of
 from cli.terminal.output import Output, print_message
 from extensions.machines.commands.explain import merge_documents
 from extensions.machines.commands.output import (
@@ -28,12 +28,20 @@ from extensions.machines.rules.machine import Machine
 from extensions.machines.rules.path import get_value, parse_path
 from extensions.machines.service import rehydrate as resuming
 from extensions.machines.service import resume_track
-from extensions.machines.service.complete_command import SHIPPED, from_file, load_shipped_definition
-from extensions.machines.service.foreign_changes import FilesLook, list_unadopted, list_undecided
-from extensions.machines.service.guard_facts import collect_evidence
+from extensions.machines.service.complete_command import (
+    SHIPPED,
+    load_definition_file,
+    load_shipped_definition,
+)
+from extensions.machines.service.foreign_changes import (
+    MachineFilesReader,
+    list_unadopted,
+    list_undecided,
+)
+from extensions.machines.service.guard_facts import collect_guard_facts
 from extensions.machines.service.inspection import list_differences, list_warnings
 from extensions.machines.service.log import MachineLog
-from extensions.machines.views.briefing import BOUND, LEAST, build_briefing, changed_in
+from extensions.machines.views.briefing import BOUND, LEAST, build_briefing, list_changed_files
 from extensions.machines.views.description import (
     describe_definition,
     outline_definition,
@@ -44,15 +52,15 @@ from extensions.machines.views.description import (
 from extensions.machines.views.documents import build_documents
 from extensions.machines.views.history import format_event
 from extensions.machines.views.next_actions import list_blockers, machine_actions
-from lifecycle.state.conditions import hindrances
+from lifecycle.state.conditions import find_hindrances
 from lifecycle.state.workflow import Workflow
-from projections.words.text import compute_age, mark_unseen, utc_seconds
+from projections.words.text import compute_age, mark_invisible_characters, truncate_utc_to_seconds
 from service.errors import NoRoot
 from service.reading.machine_streams import list_machines
 from service.reading.point_in_history import Moment
 from service.root.atomic_files import system_clock, utc_text
 from service.root.root import Root
-from service.writing.amendments import check_person
+from service.writing.amendments import check_not_agent
 
 if TYPE_CHECKING:
     from projections.screens.watch_view import View
@@ -78,7 +86,7 @@ def get(
         state = machine_log(machines, machine).current(view)
         past = view is not None
         told = [] if past else list_warnings(machines.root, machine_log(machines, machine), state)
-        files = collect_evidence(machines.root.path, state)
+        files = collect_guard_facts(machines.root.path, state)
         data: Any = merge_documents(state)
         if query is not None:
             data = get_value(data, parse_path(query))
@@ -94,7 +102,7 @@ def get(
             return "\n".join(lines)
 
         held = {
-            task: {"by": lease.by, "until": utc_seconds(lease.until)}
+            task: {"by": lease.by, "until": truncate_utc_to_seconds(lease.until)}
             for task, lease in state.leases.items()
         }
         print_answer(machines.output, data, text, state, files, warnings=told, claims=held or None)
@@ -109,7 +117,9 @@ def _format_summary(state: Machine) -> list[str]:
     lines += [f"  {loop}: {count} of {state.limit_of(loop)}" for loop, count in counts]
     for task in state.tasks:
         lease = state.leases.get(str(task.get("id")))
-        held = f", claimed by {lease.by} until {utc_seconds(lease.until)}" if lease else ""
+        held = (
+            f", claimed by {lease.by} until {truncate_utc_to_seconds(lease.until)}" if lease else ""
+        )
         lines.append(f"  task {task.get('id')}: {task.get('status')}{held}")
     return lines
 
@@ -124,7 +134,7 @@ def check(
 
     The exit code is 1 if the definition has problems.
     """
-    definition = from_file(file)
+    definition = load_definition_file(file)
     ways, drawing = len(definition.transitions), render_mermaid(definition)
     data = {**summarize_definition(definition), "transitions": ways, "mermaid": drawing}
     sound = f"{definition.id}: sound, {data['phases']} phases, {ways} transitions"
@@ -179,7 +189,7 @@ def _find_definitions(
     context: typer.Context, name: str | None, file: str | None
 ) -> list[Definition]:
     if file is not None:
-        return [from_file(file)]
+        return [load_definition_file(file)]
     if name is None or name in SHIPPED:
         return [load_shipped_definition(one) for one in (SHIPPED if name is None else [name])]
     with open_for_reading(context, name) as machines:
@@ -243,7 +253,7 @@ def drift(
             outcome = service.handle(*commands, options=options)
         else:
             line = f"wfctl machine drift {machine} --revert"
-            outcome = record_decisions(service, [dismissal_of(edit)], line, key, options)
+            outcome = record_decisions(service, [build_edit_dismissal(edit)], line, key, options)
         print_outcome(output, service, outcome, options)
 
 
@@ -257,7 +267,7 @@ def _show_edits(context: typer.Context, machine: str, file: str | None) -> None:
             data = events[version]
             left = list_undecided(state, data["file"], data["differences"])
             found.append({**data, "detected": version, "differences": left})
-        found += _list_unrecorded_edits(FilesLook(machines.root, known), state)
+        found += _list_unrecorded_edits(MachineFilesReader(machines.root, known), state)
         found = [one for one in found if file in (None, one["file"])]
         text = "\n".join(map(_edit_line, found)) or "no manual edit waits for a decision"
         print_answer(machines.output, {"changes": found}, lambda: text, state)
@@ -265,7 +275,7 @@ def _show_edits(context: typer.Context, machine: str, file: str | None) -> None:
         raise typer.Exit(FINDINGS)
 
 
-def _list_unrecorded_edits(look: FilesLook, state: Machine) -> list[Document]:
+def _list_unrecorded_edits(look: MachineFilesReader, state: Machine) -> list[Document]:
     changed = [one for one in list_differences(look.root, look.log, state) if one.kind != "behind"]
     ahead = look.foreseen() if changed else None
     taken = [p for listed in ahead.taken.values() for p, _ in listed] if ahead else []
@@ -314,17 +324,19 @@ def list_(
     print_answer(output, rows, lambda: "\n".join(map(_listing_line, rows)) or "no machine here")
 
 
-def _list_rows(root: Reading, when: Moment | None) -> Iterator[Document]:
+def _list_rows(root: OpenedWorkflow, when: Moment | None) -> Iterator[Document]:
     now = utc_text(system_clock())
     flow = root.log.state(when) if root.config.workflow is not None else None
     each: list[tuple[Machine | Workflow, str, str, str | None, list[str]]] = []
     if flow is not None:
-        held = [f"{one.stage}: {one.why}" if one.stage else one.why for one in hindrances(flow)]
+        held = [
+            f"{one.stage}: {one.why}" if one.stage else one.why for one in find_hindrances(flow)
+        ]
         each.append((flow, "staged workflow", flow.workflow_status or "active", None, held))
     for id_ in list_machines(root.root, root.store):
         state = machine_log(root, id_).state(when)
         if state is not None:
-            files = collect_evidence(root.root.path, state)
+            files = collect_guard_facts(root.root.path, state)
             says = [
                 one["says"] for one in list_blockers(state, files, now if when is None else None)
             ]
@@ -336,7 +348,7 @@ def _list_rows(root: Reading, when: Moment | None) -> Iterator[Document]:
             "phase": phase,
             "status": status,
             "version": one.head,
-            "updated": utc_seconds(one.updated),
+            "updated": truncate_utc_to_seconds(one.updated),
             "age_seconds": compute_age(one.updated, now),
             "blockers": held,
         }
@@ -382,16 +394,16 @@ def rehydrate(
             resume = None
             if protocol == "conductor":
                 now = utc_text(system_clock())
-                state = FilesLook(root.root, log).foreseen().state
+                state = MachineFilesReader(root.root, log).foreseen().state
                 resume = resume_track.track_resumption(root.root, state, resume_from, now)
             _print_brief(root.output, root.root, log, state, bound, resume)
             return
     with open_for_writing(context, machine, options.dry_run) as (service, output):
         if start_fresh or go_on:
             asked = "--start-fresh" if start_fresh else "--go-on"
-            check_person(service.actor, f"{asked} of {machine}")
+            check_not_agent(service.actor, f"{asked} of {machine}")
         if start_fresh:
-            outcome, where = resuming.start_fresh(service, options, print_message)
+            outcome, where = resuming.archive_and_restart(service, options, print_message)
             print_outcome(output, service, outcome, options, archived=where)
             return
         found, done = resuming.resume_phases(service, options, go_on=go_on)
@@ -411,11 +423,11 @@ def rehydrate(
 def _print_brief(
     output: Output, root: Root, log: MachineLog, state: Machine, bound: int, resume: Document | None
 ) -> None:
-    files = collect_evidence(root.path, state)
-    drift = resuming.drift_of(root, log, state)
+    files = collect_guard_facts(root.path, state)
+    drift = resuming.list_machine_drift(root, log, state)
     whole = build_briefing(state, files, drift, bound, resume, utc_text(system_clock()))
     size = BOUND + ANSWER if bound == BOUND else None
-    changed = changed_in(whole["drift"] or [])
+    changed = list_changed_files(whole["drift"] or [])
     print_answer(output, whole, lambda: "\n".join(_brief_lines(whole)), state, files, size, changed)
 
 
@@ -474,7 +486,7 @@ class MachineFollower:
                 self._lines.append(f"{event.recorded_at[11:19]}Z {text}")
             self._seen = head.version
         state = self._state
-        actions = machine_actions(state, collect_evidence(self._root, state))
+        actions = machine_actions(state, collect_guard_facts(self._root, state))
         above = [*_format_summary(state), "", *(f"next: {one}" for one in actions), ""]
         width, height = size
         room = max(height - len(above) - 1, 1)
@@ -482,7 +494,7 @@ class MachineFollower:
         bottom = max(len(every) - height, 0)
         first = min(scrolled or 0, bottom)
         shown = every[first : first + height]
-        return View(tuple(Line(mark_unseen(one)[:width]) for one in shown), bottom)
+        return View(tuple(Line(mark_invisible_characters(one)[:width]) for one in shown), bottom)
 
 
 def print_documents(context: typer.Context, id_: str, view: Moment | None) -> None:
@@ -493,6 +505,6 @@ def print_documents(context: typer.Context, id_: str, view: Moment | None) -> No
         print_answer(machines.output, data, lambda: json.dumps(data, indent=2), known)
 
 
-def machine_log(root: Reading, id_: str) -> MachineLog:
+def machine_log(root: OpenedWorkflow, id_: str) -> MachineLog:
     """Return the event log of a machine."""
     return MachineLog(root.store, id_, root.root.path)

@@ -24,19 +24,19 @@ from extensions.machines.rules.definition import (
 from extensions.machines.rules.evolve import evolve
 from extensions.machines.rules.field_shapes import find_shape_at, list_misfits, wrap_shape
 from extensions.machines.rules.guard import FileFact, HasFile, iterate_conditions, list_unmet
-from extensions.machines.rules.machine import Asked, Caller, Document, Machine
+from extensions.machines.rules.machine import Caller, CommandContext, Document, Machine
 from extensions.machines.rules.path import (
-    is_covered,
+    is_fully_written,
     list_key_paths,
     marks_before,
     merge_deep,
     parse_path,
 )
-from lifecycle.errors import NeedsConsent, undecided
-from lifecycle.event import DECIDED, facts_of
+from lifecycle.errors import NeedsConsent, build_needs_consent_error
+from lifecycle.event import DECIDED, build_unrecorded_events
 from lifecycle.payload.base import Payload
 from lifecycle.payload.workflow import DriftAdopted, DriftReverted
-from lifecycle.words.document import layout_of
+from lifecycle.words.document import record_key_order
 from wording import FirstReasons
 
 Decision = list[Payload]
@@ -71,9 +71,9 @@ def decide(
     rule = _RULES.get(command.type)
     if rule is None:
         raise e.InvalidInput(f"machines have no command {command.type}", type=command.type)
-    decided = rule(state, command, Asked(at, files or {}, caller))
+    decided = rule(state, command, CommandContext(at, files or {}, caller))
     if decided and state.leases and command.type in _OF_TASKS:
-        _check_held(state, compute_state_after(state, decided, at), at, caller)
+        _check_task_reservations(state, compute_state_after(state, decided, at), at, caller)
     if decided and state.is_final and command.type in _CHANGES:
         raise _build_ended_error(state)
     return decided
@@ -90,7 +90,7 @@ def _build_ended_error(state: Machine) -> e.MachineError:
 def compute_state_after(state: Machine | None, events: Sequence[Payload], at: str) -> Machine:
     """Return the state of a machine after the given events, recorded at the time ``at``."""
     head = state.head if state is not None else 0
-    result = evolve(state, facts_of(events, at, head), frozenset({DECIDED}))
+    result = evolve(state, build_unrecorded_events(events, at, head), frozenset({DECIDED}))
     if result is None:
         raise e.StateNotFound("?", [])
     return result
@@ -111,16 +111,16 @@ def _decide_creation(command: Payload, files: Files) -> Decision:
         if re.fullmatch(pattern.removeprefix("^").removesuffix("$"), id_) is None:
             why = f"the id {id_!r} does not match the pattern of this machine type: {pattern}"
             raise e.InvalidInput(why, id=id_, expected=pattern)
-        fields_of.check_fields(known, command.document)
+        fields_of.check_initial_fields(known, command.document)
         earlier = known.marks_on_entry(known.initial, files)
     else:
         raise e.StateNotFound(getattr(command, "machine", "?"), [])
     # Record the order of the definition's keys, because the order of the phases has a meaning.
-    decided = {"earlier": earlier, "definition_layout": layout_of(command.definition)}
+    decided = {"earlier": earlier, "definition_layout": record_key_order(command.definition)}
     return [command.model_copy(update=decided)]
 
 
-def _refuse_existing(state: Machine, command: Payload, now: Asked) -> Decision:
+def _refuse_existing(state: Machine, command: Payload, now: CommandContext) -> Decision:
     raise e.StateAlreadyExists(
         state.id,
         (
@@ -130,7 +130,9 @@ def _refuse_existing(state: Machine, command: Payload, now: Asked) -> Decision:
     )
 
 
-def _decide_transition(state: Machine, command: p.MachineTransitioned, now: Asked) -> Decision:
+def _decide_transition(
+    state: Machine, command: p.MachineTransitioned, now: CommandContext
+) -> Decision:
     if command.to == CANCELLED and state.phase != CANCELLED:
         return _decide_cancellation(state, p.MachineCancelled(reason=command.reason), now)
     if command.to == state.phase:
@@ -143,7 +145,11 @@ def _decide_transition(state: Machine, command: p.MachineTransitioned, now: Aske
             [],
         )
     files = now.files
-    way = _open_way(state, files) if command.to is None else _way_to(state, command.to)
+    way = (
+        _choose_open_transition(state, files)
+        if command.to is None
+        else _find_transition_to(state, command.to)
+    )
     missing = list_unmet(way.guard, state.facts(files))
     if missing:
         raise _build_refusal(state, way, missing)
@@ -162,17 +168,21 @@ def _decide_transition(state: Machine, command: p.MachineTransitioned, now: Aske
     return [command.model_copy(update=fields)]
 
 
-def _decide_checkpoint(state: Machine, command: p.MachineCheckpointed, now: Asked) -> Decision:
+def _decide_checkpoint(
+    state: Machine, command: p.MachineCheckpointed, now: CommandContext
+) -> Decision:
     return [command.model_copy(update={"phase": state.phase})]
 
 
-def _decide_approval(state: Machine, command: p.MachineApproved, now: Asked) -> Decision:
-    check_approval(state, command.approval)
+def _decide_approval(state: Machine, command: p.MachineApproved, now: CommandContext) -> Decision:
+    require_approval_possible(state, command.approval)
     return [] if state.stands(command.approval, now.files) else _require_proof(state, command)
 
 
-def _decide_withdrawal(state: Machine, command: p.MachineWithdrawn, now: Asked) -> Decision:
-    check_withdrawal(state, command.approval)
+def _decide_withdrawal(
+    state: Machine, command: p.MachineWithdrawn, now: CommandContext
+) -> Decision:
+    require_withdrawal_possible(state, command.approval)
     return _require_proof(state, command) if command.approval in state.approvals else []
 
 
@@ -189,25 +199,25 @@ def _require_proof(state: Machine, command: p.MachineApproved | p.MachineWithdra
     return [command.model_copy(update={"phase": state.phase})]
 
 
-def check_approval(state: Machine, name: str) -> None:
+def require_approval_possible(state: Machine, name: str) -> None:
     """Raise an error if the approval cannot be given in the current phase of the machine.
 
     This is the case if the approval does not exist or belongs to another phase.
     """
     known = state.known_approvals
     if name not in known:
-        raise fields_of.no_such(state, "approval", "approval", name, known)
+        raise fields_of.build_unknown_name_error(state, "approval", "approval", name, known)
     if known[name].phase != state.phase:
         why = f"the approval {name} can be given only in the phase {known[name].phase}"
         raise e.InvalidTransition(state.phase, None, why, [])
 
 
-def check_withdrawal(state: Machine, name: str) -> None:
+def require_withdrawal_possible(state: Machine, name: str) -> None:
     """Raise an error if the approval cannot be withdrawn in the current phase.
 
     The approval of a user-defined definition can never be withdrawn.
     """
-    check_approval(state, name)
+    require_approval_possible(state, name)
     if name == DEFINITION and state.definition_agreed is not None:
         raise e.InvalidInput(
             (
@@ -218,13 +228,13 @@ def check_withdrawal(state: Machine, name: str) -> None:
         )
 
 
-def _decide_limit(state: Machine, command: p.MachineLimited, now: Asked) -> Decision:
+def _decide_limit(state: Machine, command: p.MachineLimited, now: CommandContext) -> Decision:
     before = limit_in_force(state, command.loop)
     if command.to == before:
         return []
     if not command.proof:
         line = f"wfctl machine limit {state.id} {command.loop} {command.to} --reason TEXT"
-        raise undecided(command.type, line)
+        raise build_needs_consent_error(command.type, line)
     return [command.model_copy(update={"before": before})]
 
 
@@ -236,11 +246,15 @@ def limit_in_force(state: Machine, loop: str) -> int:
     if state.is_final:
         raise _build_ended_error(state)
     if loop not in state.definition.loops:
-        raise fields_of.no_such(state, "loop", "loop", loop, state.definition.loops)
+        raise fields_of.build_unknown_name_error(
+            state, "loop", "loop", loop, state.definition.loops
+        )
     return state.limit_of(loop)
 
 
-def _decide_cancellation(state: Machine, command: p.MachineCancelled, now: Asked) -> Decision:
+def _decide_cancellation(
+    state: Machine, command: p.MachineCancelled, now: CommandContext
+) -> Decision:
     if state.phase == CANCELLED:
         raise e.AlreadyCancelled(state.id, state.cancelled_at)
     if state.is_final:
@@ -264,7 +278,9 @@ def _decide_cancellation(state: Machine, command: p.MachineCancelled, now: Asked
     return [command.model_copy(update=decided)]
 
 
-def _decide_drift(state: Machine, command: DriftAdopted | DriftReverted, now: Asked) -> Decision:
+def _decide_drift(
+    state: Machine, command: DriftAdopted | DriftReverted, now: CommandContext
+) -> Decision:
     chosen = [
         one.version
         for one in state.drifts
@@ -277,32 +293,32 @@ def _decide_drift(state: Machine, command: DriftAdopted | DriftReverted, now: As
             waiting={str(d.version): d.file for d in state.drifts},
         )
     if isinstance(command, DriftReverted) and not command.proof:
-        raise undecided(command.type, f"wfctl machine drift {state.id} --revert")
+        raise build_needs_consent_error(command.type, f"wfctl machine drift {state.id} --revert")
     return [command.model_copy(update={"detected": chosen[-1]})]
 
 
-def list_targets(state: Machine) -> list[str]:
+def list_next_phases(state: Machine) -> list[str]:
     """Return the phases that can follow the current phase, even if guards are not met."""
     return [] if state.is_final else [*(way.to for way in state.ways), CANCELLED]
 
 
-def _way_to(state: Machine, target: str) -> Transition:
+def _find_transition_to(state: Machine, target: str) -> Transition:
     way = next((way for way in state.ways if way.to == target), None)
     if way is None:
         known = target in state.definition.phases or target == CANCELLED
         why = f"no transition leads to {target}" if known else f"no phase {target!r}"
-        raise e.InvalidTransition(state.phase, target, why, list_targets(state))
+        raise e.InvalidTransition(state.phase, target, why, list_next_phases(state))
     return way
 
 
-def open_ways(state: Machine, files: Files) -> list[Transition]:
+def list_open_transitions(state: Machine, files: Files) -> list[Transition]:
     """Return the transitions whose guards are met, in the order of the definition."""
     facts = state.facts(files)
     return [] if state.is_final else [way for way in state.ways if not list_unmet(way.guard, facts)]
 
 
-def _open_way(state: Machine, files: Files) -> Transition:
-    found = open_ways(state, files)
+def _choose_open_transition(state: Machine, files: Files) -> Transition:
+    found = list_open_transitions(state, files)
     if len(found) == 1:
         return found[0]
     if found:
@@ -316,7 +332,7 @@ def _open_way(state: Machine, files: Files) -> Transition:
         raise _build_refusal(state, *(waiting or shut)[0])
     missing = [{**one, "target": way.to} for way, lacks in shut for one in lacks]
     raise e.GuardFailed(
-        state.phase, None, missing, list_targets(state), _find_missing_shape(state, missing)
+        state.phase, None, missing, list_next_phases(state), _find_missing_shape(state, missing)
     )
 
 
@@ -332,7 +348,7 @@ def _build_refusal(state: Machine, way: Transition, missing: list[e.Unmet]) -> e
     move = state.last_move
     waits = _select_approvals(missing)
     if waits and move is not None and move.is_diverted and move.loop is not None:
-        approval = state.definition.approval_in(state.phase)
+        approval = state.definition.find_phase_approval(state.phase)
         return e.CircuitOpen(
             f"loop {move.loop}",
             move.count or 0,
@@ -340,11 +356,11 @@ def _build_refusal(state: Machine, way: Transition, missing: list[e.Unmet]) -> e
             f"To allow more, a person must run `wfctl machine approve {state.id} {approval}`.",
             loop=move.loop,
             unmet=missing,
-            validTargets=list_targets(state),
+            validTargets=list_next_phases(state),
         )
     kind = e.ApprovalMissing if len(waits) == len(missing) else e.GuardFailed
     return kind(
-        state.phase, way.to, missing, list_targets(state), _find_missing_shape(state, missing)
+        state.phase, way.to, missing, list_next_phases(state), _find_missing_shape(state, missing)
     )
 
 
@@ -356,7 +372,7 @@ def _find_missing_shape(state: Machine, missing: list[e.Unmet]) -> dict[str, Any
     return found
 
 
-def _change_task(state: Machine, command: p.MachineTaskChanged, now: Asked) -> Decision:
+def _change_task(state: Machine, command: p.MachineTaskChanged, now: CommandContext) -> Decision:
     """Return the event for a new or changed task, with the times and attempts that follow.
 
     An empty list means that nothing changes.
@@ -379,7 +395,7 @@ def _change_task(state: Machine, command: p.MachineTaskChanged, now: Asked) -> D
     if before is not None and merge_deep(before, changes) == before:
         # The task has these values already. Record the command nevertheless if it states a status
         # that was not written since the phase started, because guards may require a new status.
-        is_said = is_covered(state.visit.written, (*state.steps_to(before), "status"))
+        is_said = is_fully_written(state.visit.written, (*state.find_task_path(before), "status"))
         if state.is_final or is_said or "status" not in changes:
             return []
     return [command.model_copy(update={"changes": changes})]
@@ -455,7 +471,7 @@ def _check_attempts(state: Machine, tasks: Tasks, id_: str, used: int) -> None:
         raise e.CircuitOpen(f"attempts of {id_}", used, most, instead, task=id_)
 
 
-def _decide_claim(state: Machine, command: p.MachineTaskClaimed, now: Asked) -> Decision:
+def _decide_claim(state: Machine, command: p.MachineTaskClaimed, now: CommandContext) -> Decision:
     """Reserve a task for the caller, or renew the caller's reservation.
 
     Raises `TaskHeld` if another caller has reserved the task, or if the caller has reserved it but
@@ -463,7 +479,7 @@ def _decide_claim(state: Machine, command: p.MachineTaskClaimed, now: Asked) -> 
     """
     _check_claimable(state, command.task)
     held = state.leases.get(command.task)
-    own = held if held is not None and not held.is_against(now.caller, now.at) else None
+    own = held if held is not None and not held.is_blocking_caller(now.caller, now.at) else None
     is_own = own is not None and own.is_live(now.at)
     if held is not None and held.is_live(now.at) and not (is_own and command.renew):
         raise e.TaskHeld(state.id, command.task, held.by, held.until, is_own=is_own)
@@ -502,7 +518,9 @@ def _check_claimable(state: Machine, id_: str) -> None:
         )
 
 
-def _decide_release(state: Machine, command: p.MachineTaskReleased, now: Asked) -> Decision:
+def _decide_release(
+    state: Machine, command: p.MachineTaskReleased, now: CommandContext
+) -> Decision:
     """End the reservation of a task.
 
     The reservation must be the caller's own or expired, or the caller must ask to end a foreign
@@ -511,24 +529,24 @@ def _decide_release(state: Machine, command: p.MachineTaskReleased, now: Asked) 
     held = state.leases.get(command.task)
     if held is None:
         return []
-    is_against = held.is_against(now.caller, now.at)
+    is_against = held.is_blocking_caller(now.caller, now.at)
     if is_against and not command.despite:
         raise e.TaskHeld(state.id, command.task, held.by, held.until)
     return [command.model_copy(update={"by": held.by, "despite": is_against})]
 
 
-def _check_held(state: Machine, trial: Machine, at: str, caller: Caller) -> None:
+def _check_task_reservations(state: Machine, trial: Machine, at: str, caller: Caller) -> None:
     """Raise `TaskHeld` if a change affects a task that another caller has reserved.
 
     ``trial`` is the state after the change. A task can be changed by its id, by its position, or
     with the whole list, so the two states are compared.
     """
     for id_, held in state.leases.items():
-        if held.is_against(caller, at) and trial.task(id_) != state.task(id_):
+        if held.is_blocking_caller(caller, at) and trial.task(id_) != state.task(id_):
             raise e.TaskHeld(state.id, id_, held.by, held.until)
 
 
-Rule = Callable[[Machine, Any, Asked], Decision]
+Rule = Callable[[Machine, Any, CommandContext], Decision]
 
 _RULES: dict[str, Rule] = {
     "machine.created": _refuse_existing,

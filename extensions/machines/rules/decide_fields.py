@@ -18,22 +18,22 @@ from extensions.machines.rules.errors import (
 )
 from extensions.machines.rules.field_shapes import Shape, find_shape_at, list_misfits, nearest_name
 from extensions.machines.rules.guard import FileFact, HasFile, list_unmet
-from extensions.machines.rules.machine import Asked, Machine
+from extensions.machines.rules.machine import CommandContext, Machine
 from extensions.machines.rules.path import (
     PAST_THE_END,
     Steps,
     format_path,
     get_value,
-    is_covered,
+    is_fully_written,
     iterate_written_paths,
     list_key_paths,
     parse_path,
     parse_writable_path,
+    remove_field,
     set_value,
-    take_away,
 )
 from lifecycle.payload.base import Payload
-from lifecycle.words.document import layout_of
+from lifecycle.words.document import record_key_order
 from wording import FirstReasons
 
 #: Event types of other programs → the wfctl command that records such an event.
@@ -45,7 +45,7 @@ ELSEWHERE = {
 }
 
 
-def decide_update(state: Machine, command: p.MachineUpdated, now: Asked) -> list[Payload]:
+def decide_update(state: Machine, command: p.MachineUpdated, now: CommandContext) -> list[Payload]:
     """Return the event that sets new values, or no event if all fields have their values.
 
     Raises an error if a field is reserved or a value has the wrong structure.
@@ -58,31 +58,31 @@ def decide_update(state: Machine, command: p.MachineUpdated, now: Asked) -> list
         set_value(trial.document, steps, change.value)
     for steps in map(parse_writable_path, command.removed):
         refuse_reserved(state.definition, steps, state.id)
-        take_away(trial.document, steps)
-    _check_kept(state, trial)
+        remove_field(trial.document, steps)
+    _check_reserved_unchanged(state, trial)
     _check_shape(state.definition, trial.document, state.document)
     _check_names(state, command)
-    _check_tasks(state, trial)
+    _check_added_task_ids(state, trial)
     same = trial.document == state.document and command.digests.items() <= state.digests.items()
-    same = same and layout_of(trial.document) == layout_of(state.document)
+    same = same and record_key_order(trial.document) == record_key_order(state.document)
     paths = [
         one
         for change in command.changes
         for one in iterate_written_paths(parse_path(change.path), change.value)
     ]
-    is_said = all(is_covered(state.visit.written, one) for one in paths)
+    is_said = all(is_fully_written(state.visit.written, one) for one in paths)
     return [] if same and is_said else [command]
 
 
-def _check_kept(state: Machine, trial: Machine) -> None:
+def _check_reserved_unchanged(state: Machine, trial: Machine) -> None:
     """Raise `ReservedField` if an update removes reserved fields with their parent object.
 
     ``trial`` is the state after the update.
     """
-    for name, instead in state.definition.all_reserved().items():
+    for name, instead in state.definition.reserved_field_commands().items():
         steps = parse_path(name)
         if get_value(trial.document, steps) != get_value(state.document, steps):
-            raise _of_engine(name, name, instead, state.id)
+            raise _build_reserved_error(name, name, instead, state.id)
     tasks = state.definition.tasks
     counted = tasks.attempts_field if tasks is not None else None
     for task in state.tasks if counted else ():
@@ -97,7 +97,7 @@ def _check_kept(state: Machine, trial: Machine) -> None:
             raise ReservedField(f"{tasks.path}.status", rule, way)
 
 
-def _of_engine(path: str, name: str, instead: str, machine: str) -> ReservedField:
+def _build_reserved_error(path: str, name: str, instead: str, machine: str) -> ReservedField:
     return ReservedField(path, f"only wfctl writes {name}", instead.replace("{id}", machine))
 
 
@@ -110,10 +110,10 @@ _HAND_OFFS: dict[str | int, str] = dict.fromkeys(
 
 def refuse_reserved(definition: Definition, path: Steps, machine: str) -> None:
     """Raise `ReservedField` if only wfctl may write the field at a path."""
-    for name, instead in definition.all_reserved().items():
+    for name, instead in definition.reserved_field_commands().items():
         parts = parse_path(name)
         if path[: len(parts)] == parts:
-            raise _of_engine(format_path(path), name, instead, machine)
+            raise _build_reserved_error(format_path(path), name, instead, machine)
     tasks = definition.tasks
     counted = tasks.attempts_field if tasks is not None else None
     if tasks and counted and (path[:1], path[2:]) == ((tasks.path,), (counted,)):
@@ -123,13 +123,13 @@ def refuse_reserved(definition: Definition, path: Steps, machine: str) -> None:
         )
     if any(isinstance(step, str) and step.startswith("_") for step in path):
         rule = "names that start with _ are reserved for wfctl"
-        way = _HAND_OFFS.get(path[0]) or _without_dashes(definition, path, machine)
+        way = _HAND_OFFS.get(path[0]) or _build_renamed_field_command(definition, path, machine)
         raise ReservedField(format_path(path), rule, way.replace("{id}", machine))
 
 
 def refuse_misplaced(definition: Definition, path: Steps, machine: str) -> None:
     """Raise `ReservedField` if a path uses the name of a known field in the wrong place."""
-    found = _place_of(definition, path)
+    found = _find_correct_place(definition, path)
     if found is not None:
         place, instead = found
         rule = f"the field {place} has this name, so no other field may use it"
@@ -137,7 +137,7 @@ def refuse_misplaced(definition: Definition, path: Steps, machine: str) -> None:
         raise ReservedField(format_path(path), rule, way.replace("{id}", machine))
 
 
-def _without_dashes(definition: Definition, path: Steps, machine: str) -> str:
+def _build_renamed_field_command(definition: Definition, path: Steps, machine: str) -> str:
     """Return the command that writes the field under a name without the leading ``_``."""
     plain = tuple(step.lstrip("_") or "x" if isinstance(step, str) else step for step in path)
     try:
@@ -192,9 +192,9 @@ def _check_names(state: Machine, command: p.MachineUpdated) -> None:
         refuse_misplaced(state.definition, path, state.id)
 
 
-def _check_tasks(state: Machine, trial: Machine) -> None:
+def _check_added_task_ids(state: Machine, trial: Machine) -> None:
     """Raise an error if an update adds tasks without an id, or with an id in use."""
-    before, after = _odd_tasks(state), _odd_tasks(trial)
+    before, after = _list_invalid_task_ids(state), _list_invalid_task_ids(trial)
     problems = [one for one in after if after.count(one) > before.count(one)]
     if problems:
         problems = FirstReasons(dict.fromkeys(problems))
@@ -204,7 +204,7 @@ def _check_tasks(state: Machine, trial: Machine) -> None:
         )
 
 
-def _odd_tasks(state: Machine) -> list[str]:
+def _list_invalid_task_ids(state: Machine) -> list[str]:
     ids = [task.get("id") for task in state.tasks]
     named = [isinstance(id_, str) and bool(id_.strip()) for id_ in ids]
     return [
@@ -216,7 +216,7 @@ def _odd_tasks(state: Machine) -> list[str]:
     ]
 
 
-def check_places(state: Machine, command: Payload) -> None:
+def refuse_list_positions(state: Machine, command: Payload) -> None:
     """Raise an error if a command names a list item by its position, such as ``tasks[0]``.
 
     Another writer may have changed the list in the meantime. The caller skips this check if the
@@ -245,19 +245,19 @@ def check_places(state: Machine, command: Payload) -> None:
         )
 
 
-def check_fields(definition: Definition, document: dict[str, Any]) -> None:
+def check_initial_fields(definition: Definition, document: dict[str, Any]) -> None:
     """Raise an error if an initial state has reserved fields or wrong values."""
     limits = [parse_path(one.limit_from) for one in definition.loops.values() if one.limit_from]
     for path in list_key_paths(document):
         if path in limits:
-            check_limit(format_path(path), get_value(document, path))
+            check_loop_limit(format_path(path), get_value(document, path))
         else:
             refuse_reserved(definition, path, "ID")
             refuse_misplaced(definition, path, "ID")
     _check_shape(definition, document, {})
 
 
-def check_limit(place: str, value: Any) -> None:
+def check_loop_limit(place: str, value: Any) -> None:
     """Raise `InvalidInput` if the value is not a valid limit of a loop."""
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MOST_ROUNDS:
         raise InvalidInput(
@@ -269,14 +269,14 @@ def check_limit(place: str, value: Any) -> None:
         )
 
 
-def decide_record(state: Machine, command: p.MachineRecorded, now: Asked) -> list[Payload]:
+def decide_record(state: Machine, command: p.MachineRecorded, now: CommandContext) -> list[Payload]:
     """Return the event to record, after checking its name, its data and the current phase.
 
     If the event completes the work of the phase, the output file of the phase must exist.
     """
     kind = _kind_of(state, command.name)
     problems = list_misfits(kind.data, command.data, "")
-    unknown = [key for key in command.data if not state.definition.data_that_fits(kind, key)]
+    unknown = [key for key in command.data if not state.definition.is_data_field_allowed(kind, key)]
     problems += [f"{key}: unknown field of {command.name}" for key in unknown]
     problems += [
         f"{key}: required field is missing" for key in kind.required if not command.data.get(key)
@@ -291,7 +291,7 @@ def decide_record(state: Machine, command: p.MachineRecorded, now: Asked) -> lis
             name=command.name,
             problems=problems,
         )
-    _check_moment(state, command.name, kind)
+    _check_status_permits_event(state, command.name, kind)
     if kind.completes:
         _check_output(state, command.name, now.files)
     return [command.model_copy(update={"phase": state.phase})]
@@ -319,11 +319,13 @@ def _kind_of(state: Machine, name: str) -> EventKind:
         way = f"wfctl machine {ELSEWHERE[name]} {state.id} …"
         raise InvalidInput(f"only `{way}` records {name}", name=name)
     if name not in state.definition.events:
-        raise no_such(state, "event", "name", name, state.definition.events)
+        raise build_unknown_name_error(state, "event", "name", name, state.definition.events)
     return state.definition.events[name]
 
 
-def no_such(state: Machine, kind: str, key: str, name: str, known: Collection[str]) -> InvalidInput:
+def build_unknown_name_error(
+    state: Machine, kind: str, key: str, name: str, known: Collection[str]
+) -> InvalidInput:
     """Return the error that reports an unknown name and lists the known names.
 
     ``kind`` is the kind of the name, and ``key`` its key in the error's data.
@@ -335,7 +337,7 @@ def no_such(state: Machine, kind: str, key: str, name: str, known: Collection[st
     )
 
 
-def _check_moment(state: Machine, name: str, kind: EventKind) -> None:
+def _check_status_permits_event(state: Machine, name: str, kind: EventKind) -> None:
     stands = None if state.is_final else state.definition.phases[state.phase].status
     if kind.status is not None and stands is not None:
         why = f"the phase keeps the status {stands} until the machine enters another phase"
@@ -383,7 +385,7 @@ _COMMON = frozenset(
 )
 
 
-def _place_of(definition: Definition, path: Steps) -> tuple[str, str | None] | None:
+def _find_correct_place(definition: Definition, path: Steps) -> tuple[str, str | None] | None:
     """Return the correct place of a misplaced name, and the command to use instead.
 
     The command is None if an ordinary update can write the field. The result is None if the path
@@ -408,7 +410,8 @@ def _list_known_names(definition: Definition) -> dict[str, tuple[str, str | None
         name: (place, None) for shape in shapes for name, place in _iterate_named_fields(shape, "")
     }
     engine = {
-        str(parse_path(p)[-1]): (p, instead) for p, instead in definition.all_reserved().items()
+        str(parse_path(p)[-1]): (p, instead)
+        for p, instead in definition.reserved_field_commands().items()
     }
     every: dict[str, tuple[str, str | None]] = {**fields, **engine}
     return {name: found for name, found in every.items() if name not in _COMMON}

@@ -20,11 +20,11 @@ from extensions.machines.rules.guard import (
     Guard,
     HasCommit,
     HasFile,
+    find_field_path,
     iterate_conditions,
-    path_of,
 )
 from extensions.machines.rules.path import COMMITS, get_value, parse_path
-from lifecycle.words.values import explain_problem, parse_span
+from lifecycle.words.values import explain_validation_error_at_path, parse_span
 
 #: Final phase of every machine. It can be reached from every phase that is not final.
 CANCELLED = "cancelled"
@@ -234,7 +234,7 @@ class Definition(_Part):
     blockers: list[Blocker] = []
     files: dict[str, str]
 
-    def all_reserved(self) -> dict[str, str]:
+    def reserved_field_commands(self) -> dict[str, str]:
         """Return the fields that only wfctl may write, with the commands to use instead.
 
         The fields of the protocol are included.
@@ -243,11 +243,11 @@ class Definition(_Part):
         counts = {loop.count_from: _WRITES for loop in self.loops.values() if loop.count_from}
         return {**self.reserved, **limits, **counts, **_ENGINE[self.protocol], **self.reserved}
 
-    def data_that_fits(self, kind: EventKind, name: str) -> bool:
+    def is_data_field_allowed(self, kind: EventKind, name: str) -> bool:
         """Return whether an event of this type may contain a data field with this name."""
         own = {
             *_OF_VISIT.get(self.protocol, ()),
-            *(parse_path(one)[-1] for one in self.all_reserved()),
+            *(parse_path(one)[-1] for one in self.reserved_field_commands()),
         }
         return name in kind.data or (kind.open and name not in own and not name.startswith("_"))
 
@@ -272,11 +272,11 @@ class Definition(_Part):
         """Return whether the phase has no transitions to other phases."""
         return phase == CANCELLED or self.phases[phase].final
 
-    def approval_in(self, phase: str) -> str | None:
+    def find_phase_approval(self, phase: str) -> str | None:
         """Return the approval that can be given in a phase, or None without one."""
         return next((name for name, one in self.approvals.items() if one.phase == phase), None)
 
-    def files_looked_at(self, phase: str) -> set[str]:
+    def list_guard_files(self, phase: str) -> set[str]:
         """Return the patterns of the files that the guards of a phase read.
 
         If a guard requires a new commit, the key `COMMITS` is included.
@@ -285,7 +285,7 @@ class Definition(_Part):
         of_git = {COMMITS for part in looking if isinstance(part, HasCommit) and part.newer_than}
         return of_git | {part.file for part in looking if isinstance(part, HasFile)}
 
-    def ways_of(self, approval: str) -> list[Transition]:
+    def list_approval_transitions(self, approval: str) -> list[Transition]:
         """Return the transitions that require an approval."""
         return [
             way
@@ -293,7 +293,7 @@ class Definition(_Part):
             if Approved(approved=approval) in iterate_conditions(way.guard)
         ]
 
-    def fields_at_stake(self, approval: str) -> list[str]:
+    def list_approval_fields(self, approval: str) -> list[str]:
         """Return the sorted fields that an approval covers.
 
         The fields are those that three groups of guards read: of the transitions into the phase,
@@ -301,16 +301,18 @@ class Definition(_Part):
         transitions, which the approval makes possible. If no transition requires the approval, the
         list is empty.
         """
-        if not self.ways_of(approval):
+        if not self.list_approval_transitions(approval):
             return []
         phase = self.approvals[approval].phase
         out = self.ways(phase)
         near = [way for way in self.transitions if way.to == phase] + out
         near += [way for leads in out for way in self.ways(leads.to)]
-        looked_at = {path_of(part) for way in near for part in iterate_conditions(way.guard)}
+        looked_at = {
+            find_field_path(part) for way in near for part in iterate_conditions(way.guard)
+        }
         return sorted(path for path in looked_at if path is not None)
 
-    def files_from_here(self, phase: str) -> set[str]:
+    def list_relevant_files(self, phase: str) -> set[str]:
         """Return the patterns of the files that matter in a phase and its next phases."""
         ways = self.ways(phase)
         exits = {self.loops[way.loop].on_limit for way in ways if way.loop is not None}
@@ -320,7 +322,7 @@ class Definition(_Part):
     def _all_files_of(self, phase: str) -> set[str]:
         """Return the file patterns that a phase's guards read or a person chooses from."""
         options = self.phases[phase].options if phase in self.phases else None
-        return self.files_looked_at(phase) | ({options} if options is not None else set())
+        return self.list_guard_files(phase) | ({options} if options is not None else set())
 
     def marks_on_entry(
         self, phase: str, files: Mapping[str, FileFact], *, options: bool = True
@@ -333,7 +335,7 @@ class Definition(_Part):
         looking = [one for one in self.conditions(phase) if isinstance(one, HasFile | HasCommit)]
         if all(part.newer_than is None for part in looking):
             return {}
-        patterns = self._all_files_of(phase) if options else self.files_looked_at(phase)
+        patterns = self._all_files_of(phase) if options else self.list_guard_files(phase)
         known = [files[one] for one in sorted(patterns) if one in files]
         return {name: mark for fact in known for name, mark in fact.marks.items()}
 
@@ -398,8 +400,8 @@ _PARTS: dict[tuple[object, ...], type[_Part]] = {
 def _explain_definition_problem(error: ErrorDetails) -> str:
     """Return a validation error as text. For an unknown key, suggest a similar known key."""
     if error["type"] != "extra_forbidden":
-        return explain_problem(error)
+        return explain_validation_error_at_path(error)
     *place, key = error["loc"]
     kind = _PARTS.get((*place[:1], *("*" for _ in place[1:])))
     known = [field.alias or name for name, field in kind.model_fields.items()] if kind else []
-    return explain_problem(error) + suggest_name(key, known)
+    return explain_validation_error_at_path(error) + suggest_name(key, known)

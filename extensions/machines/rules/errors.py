@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from lifecycle.errors import LifecycleError
-from wording import Worded
+from wording import TemplatedError
 
 Unmet = dict[str, Any]
 
@@ -35,7 +35,7 @@ class MachineError(LifecycleError):
     exit_code = 5
 
 
-class InvalidDefinition(Worded, MachineError):
+class InvalidDefinition(TemplatedError, MachineError):
     """The definition of a phase machine is not valid."""
 
     code = "INVALID_DEFINITION"
@@ -55,7 +55,7 @@ class InvalidInput(MachineError):
     exit_code = 2
 
 
-class ReservedField(Worded, InvalidInput):
+class ReservedField(TemplatedError, InvalidInput):
     """Only wfctl itself may write the field."""
 
     code = "RESERVED_FIELD"
@@ -186,7 +186,7 @@ class UnsafeResume(MachineError):
         )
 
 
-class AlreadyCancelled(Worded, MachineError):
+class AlreadyCancelled(TemplatedError, MachineError):
     """The machine is already cancelled."""
 
     code = "ALREADY_CANCELLED"
@@ -215,7 +215,7 @@ class StateNotFound(MachineError):
         )
 
 
-class StateAlreadyExists(Worded, MachineError):
+class StateAlreadyExists(TemplatedError, MachineError):
     """A machine with this id, or with the same files, already exists."""
 
     code = "STATE_ALREADY_EXISTS"

@@ -15,11 +15,11 @@ from extensions.machines.rules.definition import (
     Definition,
     load_trusted_definition,
 )
-from extensions.machines.rules.guard import lets_through
+from extensions.machines.rules.guard import has_required_approvals
 from extensions.machines.rules.machine import (
-    Bound,
+    ApprovalScope,
     Caller,
-    Given,
+    GivenApproval,
     Handoff,
     Lease,
     Machine,
@@ -30,12 +30,12 @@ from extensions.machines.rules.path import (
     iterate_written_paths,
     merge_deep,
     parse_path,
+    remove_field,
     resolve_appended_items,
     set_value,
-    take_away,
 )
 from lifecycle.errors import NoWorkflow
-from lifecycle.event import SET_ASIDE, Event, fold_in
+from lifecycle.event import SET_ASIDE, Event, apply_or_ignore_event
 from lifecycle.fold.evolve import close_drift
 from lifecycle.state.workflow import Drift
 from lifecycle.words.document import restore_key_order
@@ -74,7 +74,7 @@ def iterate_states(
             why = (
                 event.data["why"] if event.type == SET_ASIDE else _explain_unfit_event(draft, event)
             )
-            fold_in(draft, event, why, partial(_apply_event, draft, event, accepted))
+            apply_or_ignore_event(draft, event, why, partial(_apply_event, draft, event, accepted))
         draft.head = event.version
         draft.updated = max(draft.updated, event.occurred_at)
         yield event, draft
@@ -85,13 +85,13 @@ def _explain_unfit_event(draft: Machine, event: Event) -> str | None:
     data, definition = event.data, draft.definition
     match event.type:
         case "machine.task_changed":
-            return _no_task(definition, data)
+            return _explain_invalid_task_change(definition, data)
         case "machine.task_claimed":
             held = draft.leases.get(data["task"])
             if not data["by"] or not data["until"]:
                 return "the claim lacks the owner or the expiry time"
             caller = Caller(data["by"], data.get("handle"))
-            if held is not None and held.is_against(caller, event.occurred_at):
+            if held is not None and held.is_blocking_caller(caller, event.occurred_at):
                 return f"{data['task']!r:.80} is claimed by {held.by} until {held.until}"
         case "machine.limited" if data["loop"] not in definition.loops:
             return f"the machine has no loop {data['loop']!r:.80}"
@@ -100,7 +100,7 @@ def _explain_unfit_event(draft: Machine, event: Event) -> str | None:
     return None
 
 
-def _no_task(definition: Definition, data: Mapping[str, Any]) -> str | None:
+def _explain_invalid_task_change(definition: Definition, data: Mapping[str, Any]) -> str | None:
     """Return the reason why a change does not refer to a valid task, or None if it does."""
     tasks, id_, changes = definition.tasks, data["task"], data["changes"]
     if tasks is None:
@@ -161,7 +161,7 @@ def _create_first_state(event: Event) -> Machine:
         machine.task_earlier = {task: dict(marks) for task, marks in data["task_earlier"].items()}
         machine.counts = dict(data["counts"])
         machine.findings = list(data["findings"])
-        machine.given = [Given(None, one["phase"], one["at"]) for one in data["given"]]
+        machine.given = [GivenApproval(None, one["phase"], one["at"]) for one in data["given"]]
     # The initial or imported fields are new for the first phase. Without this entry, guards would
     # require that they are written again.
     machine.visit.written.add(())
@@ -192,13 +192,13 @@ def _apply_update(draft: Machine, event: Event) -> None:
         steps = resolve_appended_items(draft.document, parse_path(change["path"]))
         draft.visit.written.update(iterate_written_paths(steps, change["value"]))
     for path in event.data["removed"]:
-        take_away(draft.document, parse_path(path))
+        remove_field(draft.document, parse_path(path))
     draft.digests.update(event.data["digests"])
 
 
 def _apply_transition(draft: Machine, event: Event) -> None:
     data, at = event.data, event.occurred_at
-    if closed_to(draft, data) is not None:
+    if explain_closed_transition(draft, data) is not None:
         return
     told = {name: data[name] for name in ("reason", "loop", "count", "limit", "asked")}
     move = Move(draft.phase, data["to"], at, **told)
@@ -250,7 +250,7 @@ def _task_changed(draft: Machine, event: Event) -> None:
         draft.document[tasks.path] = [*(listed if isinstance(listed, list) else []), found]
     else:
         found.update(merge_deep(found, changes))
-    draft.visit.written.update(iterate_written_paths(draft.steps_to(found), changes))
+    draft.visit.written.update(iterate_written_paths(draft.find_task_path(found), changes))
     if changes.get("status") == tasks.done:
         draft.leases.pop(id_, None)
 
@@ -282,9 +282,9 @@ def _apply_approval(draft: Machine, event: Event) -> None:
         return
     else:
         draft.approvals += [name] if name not in draft.approvals else []
-        draft.bound[name] = Bound(data.get("files"), data.get("fields"))
+        draft.bound[name] = ApprovalScope(data.get("files"), data.get("fields"))
     by, choice = data["approved_by"], data["choice"]
-    draft.given.append(Given(name, draft.phase, event.occurred_at, by, choice))
+    draft.given.append(GivenApproval(name, draft.phase, event.occurred_at, by, choice))
 
 
 def _apply_withdrawal(draft: Machine, event: Event) -> None:
@@ -324,7 +324,7 @@ def _drift_detected(draft: Machine, event: Event) -> None:
         draft.drifts.append(drift)
 
 
-def closed_to(state: Machine, data: Mapping[str, Any]) -> str | None:
+def explain_closed_transition(state: Machine, data: Mapping[str, Any]) -> str | None:
     """Return the reason why a recorded change of phase is ignored, or None if it is valid.
 
     The definition must have this transition, and its approvals must have been given for the current
@@ -337,8 +337,8 @@ def closed_to(state: Machine, data: Mapping[str, Any]) -> str | None:
     exits = [state.definition.loops[way.loop].on_limit for way in ways if way.loop is not None]
     if not ways or (to == CANCELLED if asked is None else to not in exits):
         return f"the definition has no transition {state.phase} -> {to}"
-    standing = [one for one in state.approvals if not state.fields_departed(one)]
-    if not any(lets_through(way.guard, standing) for way in ways):
+    standing = [one for one in state.approvals if not state.list_changed_fields(one)]
+    if not any(has_required_approvals(way.guard, standing) for way in ways):
         return (
             f"the transition {state.phase} -> {to} needs the approval of a person, and "
             "has no valid approval"

@@ -18,11 +18,11 @@ from extensions.machines.rules.errors import Unmet
 from extensions.machines.rules.path import (
     ListItem,
     Steps,
+    commit_fact_key,
     get_value,
-    is_touched,
+    is_partly_written,
     items_of,
     parse_path,
-    place_of_commit,
 )
 
 #: Reported value of a field that was not written since the phase started.
@@ -56,7 +56,7 @@ class _OfField(_Condition):
         return self.newer_than == "phase"
 
     @property
-    def _since(self) -> str:
+    def _format_time_condition(self) -> str:
         return ", written since the phase started" if self._is_of_phase else ""
 
     def _list_items(self, path: str, facts: Facts) -> list[ListItem]:
@@ -67,7 +67,7 @@ class _OfField(_Condition):
 class Present(_OfField):
     """The field has a value that is not null, blank or empty."""
 
-    says = "{0.present} is present{0._since}"
+    says = "{0.present} is present{0._format_time_condition}"
     present: str
 
     def _explain_unmet(self, facts: Facts) -> Any:
@@ -88,7 +88,7 @@ class Equals(_OfField):
 
     def __str__(self) -> str:
         value = self.equals if isinstance(self.equals, str) else json.dumps(self.equals)
-        return f"{self.field} is {value}{self._since}"
+        return f"{self.field} is {value}{self._format_time_condition}"
 
 
 class HasCommit(_OfField):
@@ -101,7 +101,7 @@ class HasCommit(_OfField):
 
     def _explain_unmet(self, facts: Facts) -> Any:
         value = facts.value(self.commit)
-        fact = facts.files.get(place_of_commit(str(value)), FileFact())
+        fact = facts.files.get(commit_fact_key(str(value)), FileFact())
         if fact.valid if self._is_of_phase else fact.found:
             return _MET
         why = (
@@ -157,7 +157,7 @@ class Every(_OfField):
     def __str__(self) -> str:
         also = f" (required items: {', '.join(self.including)})" if self.including else ""
         each = f"{self.every} has items, each with the status {' or '.join(self.status)}"
-        return f"{each}{also}{self._since}"
+        return f"{each}{also}{self._format_time_condition}"
 
 
 class Some(_OfField):
@@ -176,7 +176,7 @@ class Some(_OfField):
         return _MET if met else {one.name: one.status for one in found} or "no items"
 
     def __str__(self) -> str:
-        return f"an item of {self.some} has the status {' or '.join(self.status)}{self._since}"
+        return f"an item of {self.some} has the status {' or '.join(self.status)}{self._format_time_condition}"
 
 
 class Recorded(_Condition):
@@ -386,9 +386,14 @@ def list_unmet(guard: Guard | None, facts: Facts) -> list[Unmet]:
         case AnyOf(any=inner):
             lacks = [list_unmet(part, facts) for part in inner]
             return [] if [] in lacks else [one for part in lacks for one in part]
-    path, found = path_of(guard), guard._explain_unmet(facts)  # noqa: SLF001 - a condition of this file
+    path, found = find_field_path(guard), guard._explain_unmet(facts)  # noqa: SLF001 - a condition of this file
     is_bound = isinstance(guard, _OfField) and guard.newer_than == "phase"
-    if found is _MET and is_bound and path and not is_touched(facts.written, parse_path(path)):
+    if (
+        found is _MET
+        and is_bound
+        and path
+        and not is_partly_written(facts.written, parse_path(path))
+    ):
         found = _OLD  # Neither the field nor a part of it was written since the phase was entered.
     if found is _MET:
         return []
@@ -410,15 +415,15 @@ def _in_brackets(guard: Guard) -> str:
     return f"({guard})" if isinstance(guard, All | AnyOf) else str(guard)
 
 
-def lets_through(guard: Guard | None, approvals: Collection[str]) -> bool:
+def has_required_approvals(guard: Guard | None, approvals: Collection[str]) -> bool:
     """Return whether the approvals suffice for a guard, ignoring other conditions."""
     match guard:
         case Approved(approved=name):
             return name in approvals
         case All(all=inner):
-            return all(lets_through(part, approvals) for part in inner)
+            return all(has_required_approvals(part, approvals) for part in inner)
         case AnyOf(any=inner):
-            return any(lets_through(part, approvals) for part in inner)
+            return any(has_required_approvals(part, approvals) for part in inner)
     return True
 
 
@@ -434,7 +439,7 @@ def iterate_conditions(guard: Guard | None) -> Iterator[Guard]:
             yield one
 
 
-def path_of(condition: Guard) -> str | None:
+def find_field_path(condition: Guard) -> str | None:
     """Return the path of the field that a condition reads, or None if it reads no field."""
     match condition:
         case Present(present=path) | Equals(field=path) | HasCommit(commit=path):

@@ -92,7 +92,7 @@ class Move:
 
 
 @dataclass(slots=True)
-class Given:
+class GivenApproval:
     """An approval by a person, with the file that the person chose, if any."""
 
     approval: str | None
@@ -102,7 +102,7 @@ class Given:
     choice: str | None = None
 
 
-class Bound(NamedTuple):
+class ApprovalScope(NamedTuple):
     """The fields and files that an approval covers.
 
     A value is None if an older version of wfctl recorded the approval without it.
@@ -124,7 +124,7 @@ class Caller(NamedTuple):
     claim: str | None = None
 
 
-class Asked(NamedTuple):
+class CommandContext(NamedTuple):
     """The context of a command: time (UTC, ISO 8601), facts about files, and author."""
 
     at: str
@@ -148,7 +148,7 @@ class Lease:
         """Return whether the reservation has not expired at the given time."""
         return at < self.until
 
-    def is_against(self, caller: Caller, at: str) -> bool:
+    def is_blocking_caller(self, caller: Caller, at: str) -> bool:
         """Return whether the reservation prevents the caller from changing the task.
 
         This is the case if it has another owner and has not expired.
@@ -185,11 +185,11 @@ class Machine:
     events: dict[str, int] = field(default_factory=dict)
     visits: dict[str, Visit] = field(default_factory=dict)
     moves: list[Move] = field(default_factory=list)
-    given: list[Given] = field(default_factory=list)
+    given: list[GivenApproval] = field(default_factory=list)
     #: Approvals that were given since the machine entered the current phase.
     approvals: list[str] = field(default_factory=list)
     #: Approval given in the current phase → the fields and files that it covers.
-    bound: dict[str, Bound] = field(default_factory=dict)
+    bound: dict[str, ApprovalScope] = field(default_factory=dict)
     #: Recorded events that do not belong to a phase: name, time and data.
     notes: list[Document] = field(default_factory=list)
     handoff: Handoff | None = None
@@ -324,35 +324,38 @@ class Machine:
         A file that did not exist when the approval was given is accepted if its content equals that
         of the chosen file.
         """
-        if others := self.fields_departed(approval):
+        if others := self.list_changed_fields(approval):
             return f"the approval names other values: {', '.join(others)}"
-        bound = self.bound.get(approval, Bound()).files
+        bound = self.bound.get(approval, ApprovalScope()).files
         if bound is None:
             return None
         given = (one.choice for one in reversed(self.given) if one.approval == approval)
         chosen = next(given, None)
-        there = self.files_at_stake(approval, chosen, files)
+        there = self.collect_approval_files(approval, chosen, files)
         same = all(
             sha256 in (bound.get(path), bound.get(chosen or "")) for path, sha256 in there.items()
         )
         gone = set(bound) - set(there)
         return None if same and not gone else "the approval names other files"
 
-    def fields_departed(self, approval: str) -> list[str]:
+    def list_changed_fields(self, approval: str) -> list[str]:
         """Return the fields whose values changed since an approval was given."""
-        then, now = self.bound.get(approval, Bound()).fields, self.values_at_stake(approval)
+        then, now = (
+            self.bound.get(approval, ApprovalScope()).fields,
+            self.collect_approval_values(approval),
+        )
         if then is None:
             return []
         # Compare the values as JSON, because 1 == True in Python.
         told = [{k: json.dumps(v, sort_keys=True) for k, v in one.items()} for one in (then, now)]
         return sorted(path for path in {*then, *now} if told[0].get(path) != told[1].get(path))
 
-    def values_at_stake(self, approval: str) -> Document:
+    def collect_approval_values(self, approval: str) -> Document:
         """Return the fields that an approval covers, with their values.
 
         Fields without a value are left out.
         """
-        paths = self.definition.fields_at_stake(approval)
+        paths = self.definition.list_approval_fields(approval)
         known = {path: get_value(self.document, parse_path(path)) for path in paths}
         return {path: value for path, value in known.items() if value is not None}
 
@@ -366,15 +369,17 @@ class Machine:
         ]
         return {id_ for id_ in asked if isinstance(id_, str)}
 
-    def named_files(self) -> set[str]:
+    def list_possible_paths(self) -> set[str]:
         """Return every string in the fields that approvals of the current phase cover.
 
         Any of these strings may be the path of a file.
         """
         here = [name for name, one in self.definition.approvals.items() if one.phase == self.phase]
-        return {text for name in here for text in iterate_strings(self.values_at_stake(name))}
+        return {
+            text for name in here for text in iterate_strings(self.collect_approval_values(name))
+        }
 
-    def files_at_stake(
+    def collect_approval_files(
         self, approval: str, chosen: str | None, files: Mapping[str, FileFact]
     ) -> dict[str, str]:
         """Return the files that an approval in the current phase covers.
@@ -383,8 +388,8 @@ class Machine:
         the phase require, the files that the covered fields name, and the file that the person
         chose.
         """
-        patterns = self.definition.files_looked_at(self.phase)
-        patterns |= set(map(escape, iterate_strings(self.values_at_stake(approval))))
+        patterns = self.definition.list_guard_files(self.phase)
+        patterns |= set(map(escape, iterate_strings(self.collect_approval_values(approval))))
         known = [files[one] for one in patterns & set(files)]
         asked = {path: fact.digest(path) for fact in known for path in fact.found}
         among = self.definition.phases[self.phase].options if not self.is_final else None
@@ -403,7 +408,7 @@ class Machine:
         """Return the task with the given id, or None if it does not exist."""
         return next((task for task in self.tasks if task.get("id") == id_), None)
 
-    def steps_to(self, task: Document) -> Steps:
+    def find_task_path(self, task: Document) -> Steps:
         """Return the path of a task in the state of this machine."""
         path = self.definition.tasks.path if self.definition.tasks is not None else ""
         return (path, next(n for n, one in enumerate(self.document[path]) if one is task))

@@ -97,7 +97,7 @@ def set_value(document: dict[str, Any], steps: Steps, value: Any) -> None:
     _set_item(here, last, merge_deep(_get_item(here, last, steps), value))
 
 
-def take_away(document: dict[str, Any], steps: Steps) -> None:
+def remove_field(document: dict[str, Any], steps: Steps) -> None:
     """Remove the field at a path of ``document``, in place. A missing field is ignored."""
     holder, last = get_value(document, steps[:-1]), steps[-1]
     if isinstance(holder, dict):
@@ -184,7 +184,7 @@ def items_of(value: Any, path: str, written: Collection[Steps]) -> list[ListItem
     """
     at = parse_path(path)
     return [
-        ListItem(name, status, is_covered(written, (*at, *steps)))
+        ListItem(name, status, is_fully_written(written, (*at, *steps)))
         for steps, name, status in _iterate_items(value)
     ]
 
@@ -215,12 +215,12 @@ def _get_item_name(item: Any, index: int) -> str:
     return str(item["id"]) if isinstance(item, dict) and "id" in item else f"[{index}]"
 
 
-def is_touched(written: Collection[Steps], steps: Steps) -> bool:
+def is_partly_written(written: Collection[Steps], steps: Steps) -> bool:
     """Return whether a field, a part of it, or one of its parents was written."""
     return any(all(a == b for a, b in zip(path, steps, strict=False)) for path in written)
 
 
-def is_covered(written: Collection[Steps], steps: Steps) -> bool:
+def is_fully_written(written: Collection[Steps], steps: Steps) -> bool:
     """Return whether a field or one of its parents was written as a whole."""
     return any(steps[:length] in written for length in range(len(steps) + 1))
 
@@ -257,7 +257,7 @@ def marks_of_tips(ids: Iterable[str]) -> dict[str, str]:
     return dict.fromkeys((_TIP + id_ for id_ in ids), "there")
 
 
-def tips_in(earlier: Mapping[str, str]) -> list[str]:
+def list_marked_commits(earlier: Mapping[str, str]) -> list[str]:
     """Return the ids of the commits among earlier marks."""
     return [name.removeprefix(_TIP) for name in earlier if name.startswith(_TIP)]
 
@@ -280,7 +280,7 @@ def marks_before(marks: Mapping[str, str], start: Any) -> dict[str, str]:
     return {file: mark for file, mark in marks.items() if is_before(mark)}
 
 
-def place_of_commit(id_: str) -> str:
+def commit_fact_key(id_: str) -> str:
     """Return the key of a commit among the facts about files.
 
     No file can have such a name.

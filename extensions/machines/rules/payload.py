@@ -13,7 +13,7 @@ from pydantic import Field, JsonValue, ValidationError
 from extensions.machines.rules.definition import MOST_ROUNDS
 from extensions.machines.rules.errors import InvalidInput
 from lifecycle.payload.base import Document, Payload, PayloadPart, Text, Whole, string_constraints
-from lifecycle.words.values import explain_misfit
+from lifecycle.words.values import explain_validation_error
 
 Layout = dict[str, list[str]]
 MachineId = Annotated[str, string_constraints("machine")]
@@ -98,7 +98,7 @@ def change_of(path: str, value: Any) -> Change:
     try:
         return Change(path=path, value=value)
     except ValidationError as error:
-        why = explain_misfit(error.errors()[0])
+        why = explain_validation_error(error.errors()[0])
         raise InvalidInput(
             f"the value of the field {path} cannot be stored in the log: {why}", path=path
         ) from error

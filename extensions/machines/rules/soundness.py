@@ -134,7 +134,7 @@ def _check_person_phases(definition: Definition) -> Iterator[str]:
     for way in definition.transitions:
         phase = definition.phases.get(way.source)
         waits = phase is not None and phase.person == "decides" and way.loop is None
-        if waits and not _is_held(way.guard):
+        if waits and not _is_approval_required(way.guard):
             yield (
                 f"{_format_arrow(way)}: a person decides in {way.source}, but the transition needs "
                 "no approval; add {approved: NAME} to the guard, with an approval of the "
@@ -252,13 +252,13 @@ _NAMING: dict[type[BaseModel], tuple[str, str]] = {
 
 def _check_guard(definition: Definition, place: str, guard: g.Guard | None) -> Iterator[str]:
     for part in g.iterate_conditions(guard):
-        path = g.path_of(part)
+        path = g.find_field_path(part)
         if path is not None:
             yield from _check_field(definition, place, path)
         if type(part) in _NAMING:
             field, kind = _NAMING[type(part)]
             yield from _list_unknown_names(definition, place, kind, getattr(part, field))
-        yield from (f"{place}: {one}" for one in _never_met(definition, part))
+        yield from (f"{place}: {one}" for one in _explain_impossible_condition(definition, part))
 
 
 def _check_field(definition: Definition, place: str, path: str) -> Iterator[str]:
@@ -319,7 +319,7 @@ def _check_loops(definition: Definition) -> Iterator[str]:
 
     A cycle needs a counted transition, an approval, or an exit after its limit.
     """
-    unattended = [way for way in definition.transitions if not _is_held(way.guard)]
+    unattended = [way for way in definition.transitions if not _is_approval_required(way.guard)]
     onward: dict[str, list[str]] = {phase: [] for phase in definition.phases}
     for way in unattended:
         if way.resets:
@@ -345,14 +345,14 @@ def _check_loops(definition: Definition) -> Iterator[str]:
             )
 
 
-def _is_held(guard: g.Guard | None) -> bool:
+def _is_approval_required(guard: g.Guard | None) -> bool:
     """Return whether a guard requires the approval of a person."""
     if isinstance(guard, g.All):
-        return any(map(_is_held, guard.all))
+        return any(map(_is_approval_required, guard.all))
     return isinstance(guard, g.Approved)
 
 
-def _never_met(definition: Definition, condition: g.Guard) -> Iterator[str]:
+def _explain_impossible_condition(definition: Definition, condition: g.Guard) -> Iterator[str]:
     """Yield the reason why a condition can never be met, with a suggested correction."""
     match condition:
         case g.Equals(field=path, equals=value):

@@ -10,14 +10,14 @@ from typing import Any
 
 from eventstore.chain import canonical_json, sha256_hex
 from eventstore.errors import WrongExpectedVersion
-from extensions.machines.rules.decide import check_approval, check_withdrawal
+from extensions.machines.rules.decide import require_approval_possible, require_withdrawal_possible
 from extensions.machines.rules.definition import DEFINITION
 from extensions.machines.rules.errors import InvalidInput
-from extensions.machines.rules.machine import Bound, Machine
+from extensions.machines.rules.machine import ApprovalScope, Machine
 from extensions.machines.rules.payload import MachineApproved, MachineWithdrawn
-from extensions.machines.service.guard_facts import find_files
+from extensions.machines.service.guard_facts import collect_pattern_facts
 from extensions.machines.service.log import (
-    definition_of,
+    collect_unaccepted_definition,
     explain_invalid_approval,
     statement_of,
     withdrawal_of,
@@ -25,9 +25,9 @@ from extensions.machines.service.log import (
 from extensions.machines.service.service import MachineOutcome, MachineService
 from lifecycle.errors import NeedsConsent
 from projections.words.text import spell_unseen
-from service.consent.proof import Consenter, Planned
+from service.consent.proof import Consenter, PlannedApproval
 from service.errors import VersionConflict
-from service.writing.decision import approver_in, check_expected_version, take_decision
+from service.writing.decision import approver_in, ask_and_record_decision, check_expected_version
 from service.writing.stream_writer import WriteOptions
 
 #: Maximum number of characters of a value that is shown in the question to a person.
@@ -48,7 +48,7 @@ class ApprovalQuestion:
     choice: str | None
     head: str
     #: The files and fields that the approval covers, with their current values.
-    bound: Bound
+    bound: ApprovalScope
     #: Whether the person is asked to withdraw the approval.
     withdraws: bool = False
 
@@ -82,7 +82,7 @@ class ApprovalQuestion:
         command = build_request(self.approval, self.choice, self.withdraws)
         return command.model_copy(update={**known, "proof": proof})
 
-    def objection(self, given: Planned) -> str | None:
+    def objection(self, given: PlannedApproval) -> str | None:
         """Return the reason why the recorded answer would be ignored, or None."""
         return explain_invalid_approval(
             self.state, build_request(self.approval, None, self.withdraws).type, given
@@ -121,8 +121,8 @@ class ApprovalQuestion:
 
     def _describe_subject(self) -> list[str]:
         """Return lines that list the approved values and files, and the next phases."""
-        ways = [way.to for way in self.state.definition.ways_of(self.approval)]
-        agreed = definition_of(self.state) if self.approval == DEFINITION else {}
+        ways = [way.to for way in self.state.definition.list_approval_transitions(self.approval)]
+        agreed = collect_unaccepted_definition(self.state) if self.approval == DEFINITION else {}
         text = json.dumps(agreed["definition"], indent=2, ensure_ascii=False) if agreed else ""
         return [
             *(
@@ -159,16 +159,16 @@ def question_of(
     Raises an error if the approval or the choice does not exist, or cannot be given now.
     """
     state = service.state()
-    (check_withdrawal if withdraws else check_approval)(state, approval)
+    (require_withdrawal_possible if withdraws else require_approval_possible)(state, approval)
     events = service.log.store.read(service.log.stream, after=state.head - 1, upto=state.head)
     head = next(events).hash
     if withdraws:
-        return ApprovalQuestion(state, approval, None, head, Bound(), withdraws=True)
+        return ApprovalQuestion(state, approval, None, head, ApprovalScope(), withdraws=True)
     if approval == DEFINITION and state.definition_agreed is not None:
-        return ApprovalQuestion(state, approval, None, head, Bound({}, {}))
+        return ApprovalQuestion(state, approval, None, head, ApprovalScope({}, {}))
     chosen = _choose_file(service, state, choice)
-    files = state.files_at_stake(approval, chosen, service.evidence(state))
-    bound = Bound(files, state.values_at_stake(approval))
+    files = state.collect_approval_files(approval, chosen, service.evidence(state))
+    bound = ApprovalScope(files, state.collect_approval_values(approval))
     return ApprovalQuestion(state, approval, chosen, head, bound)
 
 
@@ -178,7 +178,7 @@ def _choose_file(service: MachineService, state: Machine, choice: str | None) ->
     Raises `InvalidInput` if the choice is missing or is not exactly one of the files.
     """
     pattern = None if state.is_final else state.definition.phases[state.phase].options
-    facts = find_files(service.root.path, [pattern]) if pattern else {}
+    facts = collect_pattern_facts(service.root.path, [pattern]) if pattern else {}
     options = [file for fact in facts.values() for file in fact.since(state.visit.earlier).found]
     if choice is None:
         if len(options) > 1:
@@ -227,16 +227,16 @@ def record_approval(
     try:
         state = ask().state
         check_expected_version(service, state.head, options)
-        if _stands_as_asked(service, state, approval, withdraws):
+        if _is_already_in_force(service, state, approval, withdraws):
             return MachineOutcome((), (), state)
         outcome: MachineOutcome | None
-        outcome = take_decision(service, ask, consenter_for, options, command)
+        outcome = ask_and_record_decision(service, ask, consenter_for, options, command)
     except WrongExpectedVersion as error:
         raise VersionConflict(service.log.machine, error) from error
     return outcome
 
 
-def _stands_as_asked(
+def _is_already_in_force(
     service: MachineService, state: Machine, approval: str, withdraws: bool
 ) -> bool:
     """Return whether the requested approval or withdrawal is in force already."""

@@ -25,7 +25,7 @@ from extensions.machines.rules.payload import (
 )
 from extensions.machines.rules.soundness import load_definition
 from extensions.machines.service import guard_facts
-from extensions.machines.service.guard_facts import outputs_of
+from extensions.machines.service.guard_facts import collect_task_output_fact
 from lifecycle.payload.base import Payload
 from service.root.paths_within_root import OutsideRoot, content_within
 
@@ -57,7 +57,7 @@ def load_shipped_definition(name: str) -> Definition:
     return load_definition(decoded(source.read_text("utf-8")), name)
 
 
-def is_own(data: Mapping[str, Any]) -> bool:
+def is_user_defined(data: Mapping[str, Any]) -> bool:
     """Return whether a definition is user-defined.
 
     A built-in definition with other limits for its loops does not count as user-defined.
@@ -88,7 +88,7 @@ def apply_repository_limit(definition: Definition, root: Path) -> Definition:
     return definition.with_limits(dict.fromkeys(from_there, limit))
 
 
-def from_file(source: str) -> Definition:
+def load_definition_file(source: str) -> Definition:
     """Return the definition in a JSON, YAML or TOML file, or on standard input (``-``).
 
     Raises `NotFound` if the file does not exist, `UnreadablePlan` if it cannot be decoded, and
@@ -113,18 +113,18 @@ def complete_command(root: Path, agent: str, command: Payload, state: Machine | 
         found = guard_facts.compute_digests(root, command)
         return command.model_copy(update={"digests": found}) if found else command
     if isinstance(command, MachineCreated):
-        return command.model_copy(update={"own": is_own(command.definition)})
+        return command.model_copy(update={"own": is_user_defined(command.definition)})
     if isinstance(command, MachineImported):
-        own, there = is_own(command.definition), _outputs_there(root, command)
+        own, there = is_user_defined(command.definition), _find_earlier_outputs(root, command)
         return command.model_copy(update={"own": own, "task_earlier": there})
     if isinstance(command, MachineRecorded) and state is not None:
         return _with_agent(command, state, agent)
     if isinstance(command, MachineTaskChanged) and state is not None:
-        return _with_earlier_output(root, command, state)
+        return _add_earlier_output_marks(root, command, state)
     return command
 
 
-def _with_earlier_output(
+def _add_earlier_output_marks(
     root: Path, command: MachineTaskChanged, state: Machine
 ) -> MachineTaskChanged:
     """Return the command with marks of output files that are older than the task's start."""
@@ -132,11 +132,11 @@ def _with_earlier_output(
     if tasks is None or command.changes.get("status") != tasks.running:
         return command
     task = {**(state.task(command.task) or {}), "id": command.task, **command.changes}
-    marks = outputs_of(root, state.definition, task, {}).marks
+    marks = collect_task_output_fact(root, state.definition, task, {}).marks
     return command.model_copy(update={"earlier": dict(marks)})
 
 
-def _outputs_there(root: Path, command: MachineImported) -> dict[str, dict[str, str]]:
+def _find_earlier_outputs(root: Path, command: MachineImported) -> dict[str, dict[str, str]]:
     """Return the outputs of running tasks that are older than the start of their task.
 
     The result maps each task to its files and their marks. A task without a start time is assumed
@@ -147,7 +147,8 @@ def _outputs_there(root: Path, command: MachineImported) -> dict[str, dict[str, 
         return {}
     found = {
         str(one.get("id")): marks_before(
-            outputs_of(root, known, one, {}).marks, one.get("started_at") or command.entered_at
+            collect_task_output_fact(root, known, one, {}).marks,
+            one.get("started_at") or command.entered_at,
         )
         for one in tasks_in(command.document, known.tasks)
         if one.get("status") == known.tasks.running

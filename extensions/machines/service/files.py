@@ -19,24 +19,28 @@ from eventstore.errors import EventStoreError, WrongExpectedVersion
 from extensions.machines.rules.machine import Machine
 from extensions.machines.rules.payload import MachineRecorded
 from extensions.machines.service.errors import LockHeld, LockLost
-from extensions.machines.service.foreign_changes import FilesLook, News, is_as_imported
-from extensions.machines.service.log import MachineLog, is_writer
+from extensions.machines.service.foreign_changes import (
+    MachineFileChanges,
+    MachineFilesReader,
+    is_unchanged_since_import,
+)
+from extensions.machines.service.log import MachineLog, is_newest_writer
 from extensions.machines.views.documents import list_file_paths, render_files
 from lifecycle.payload.base import Payload
 from service.errors import FilesBehind, RootBusy
 from service.reading.machine_streams import machine_folder
-from service.reading.trust_marks import move_anchor
+from service.reading.trust_marks import write_sync_with_new_anchor
 from service.root.atomic_files import (
     Clock,
     Mark,
     content_of,
+    file_change_fingerprint,
     hold_lock,
-    mark_of,
+    replace_file_if_unchanged,
     system_clock,
-    write_over,
     write_whole,
 )
-from service.root.paths_within_root import OutsideRoot, content_within, place_within
+from service.root.paths_within_root import OutsideRoot, content_within, open_stable_path_within
 from service.root.root import Root
 from service.root.sync_record import Synced, digest, read_sync
 from service.writing.stream_writer import StreamWriter
@@ -61,7 +65,7 @@ def _read_archive_note(notes: Path, folder: Path) -> dict[str, str]:
     return found if isinstance(found, dict) else {}
 
 
-def _take_away(notes: Path, folder: Path) -> None:
+def _remove_archive(notes: Path, folder: Path) -> None:
     """Remove an archive folder of wfctl, except files that others added or changed."""
     for name, sha256 in _read_archive_note(notes, folder).items():
         path = folder / Path(name).name
@@ -90,7 +94,7 @@ Broken = Callable[[float], None]
 
 
 @contextmanager
-def metadata_lock(folder: Path, broken: Broken, timeout: float = 60.0) -> Iterator[None]:
+def hold_track_lock(folder: Path, broken: Broken, timeout: float = 60.0) -> Iterator[None]:
     """Hold the lock of a conductor track's folder during the `with` block.
 
     Raises `LockHeld` if the lock is not free within ``timeout`` seconds. Raises `LockLost` at the
@@ -119,7 +123,7 @@ def metadata_lock(folder: Path, broken: Broken, timeout: float = 60.0) -> Iterat
 def _read_lock_mark(lock: Path) -> Mark | None:
     """Return a mark that identifies the current lock, or None if there is no lock."""
     try:
-        return mark_of(lock.stat())
+        return file_change_fingerprint(lock.stat())
     except FileNotFoundError:
         return None
 
@@ -130,7 +134,7 @@ def _take_lock(lock: Path, broken: Broken, timeout: float) -> None:
         try:
             lock.mkdir()
         except FileExistsError:
-            _break_if_dead(lock, broken)
+            _remove_abandoned_lock(lock, broken)
             if time.monotonic() >= deadline:
                 raise LockHeld(
                     (
@@ -144,7 +148,7 @@ def _take_lock(lock: Path, broken: Broken, timeout: float) -> None:
             return
 
 
-def _break_if_dead(lock: Path, broken: Broken) -> None:
+def _remove_abandoned_lock(lock: Path, broken: Broken) -> None:
     """Remove the lock if it is abandoned, and report its age.
 
     The lock is renamed first, so that only one process can remove it.
@@ -173,7 +177,7 @@ class MachineFiles:
         self.root = root
         self.log = log
         self._writer = writer
-        self.look = FilesLook(root, log, clock)
+        self.look = MachineFilesReader(root, log, clock)
         self.sync_file = self.look.sync_file
 
     def record_foreign_changes(self) -> int:
@@ -206,7 +210,7 @@ class MachineFiles:
         taken: set[bytes | None] = set()
         for _ in range(_ROUNDS):
             state = self.log.state()
-            if state is None or not is_writer(self.root, self.log.store, state):
+            if state is None or not is_newest_writer(self.root, self.log.store, state):
                 return recorded
             try:
                 with self._own_lock(state, broken):
@@ -215,7 +219,7 @@ class MachineFiles:
                     is_news = broken or news.taken or news.left
                     if not is_news and self._write_files(state, found):
                         return recorded
-                recorded += self._record_news(news, broken)
+                recorded += self._append_foreign_changes(news, broken)
                 taken |= {found[path] for path in news.taken}
             except (LockLost, WrongExpectedVersion):
                 continue  # Others may have written or appended, so check everything again.
@@ -241,21 +245,21 @@ class MachineFiles:
             broken.append(MachineRecorded(name="lock.broken", data={"age_seconds": round(age)}))
 
         (path,) = render_files(state)
-        with metadata_lock(self.root.below(path).parent, tell):
+        with hold_track_lock(self.root.below(path).parent, tell):
             yield
 
-    def _record_news(self, news: News, broken: list[Payload]) -> int:
+    def _append_foreign_changes(self, news: MachineFileChanges, broken: list[Payload]) -> int:
         """Record the changes of other programs. Return the number of recorded events."""
         head = news.head
         for path, taken in news.taken.items():
-            self._writer.record_of_file(path, tuple(taken), head)
+            self._writer.record_foreign_text(path, tuple(taken), head)
             head += len(taken)
         facts = [*broken, *(one.drift(self.root, news.state) for one in news.left)]
         for one in news.left:
             if one.found is not None:
                 # Keep a foreign version that cannot be adopted in the archive of the protocol too,
                 # where the user expects it.
-                self._keep_in_archive(
+                self._write_archive_folder(
                     news.state, news.state.updated, {Path(one.path).name: one.found}
                 )
         if facts:
@@ -268,21 +272,23 @@ class MachineFiles:
         sync = read_sync(self.sync_file)
         for path, content in render_files(state).items():
             found = contents[path]
-            if is_as_imported(state, sync.files.get(path), found):
+            if is_unchanged_since_import(state, sync.files.get(path), found):
                 continue
             if found != content:
-                with place_within(self.root.path, path, make=True) as place:
-                    if not write_over(place, content, found):
+                with open_stable_path_within(self.root.path, path, make=True) as place:
+                    if not replace_file_if_unchanged(place, content, found):
                         return False
             entry = Synced(self.log.stream, state.head, len(content), digest(content))
             sync = sync.having(path, entry)
         if state.is_final and "archive" in list_file_paths(state):
             move = state.last_move  # An imported machine that had already ended has no last move.
             at = move.at if move is not None else state.created
-            self.archive_as_it_is(self._before_the_end(state), at)
+            self.archive_logged_files(self._state_before_cancellation(state), at)
         store, stream, stood = self.log.store, self.log.stream, f"in {state.phase}"
         if store.head(stream) is not None:
-            move_anchor(self.root, store, stream, read_sync(self.sync_file), sync, stood)
+            write_sync_with_new_anchor(
+                self.root, store, stream, read_sync(self.sync_file), sync, stood
+            )
         return True
 
     def archive_place(self, state: Machine, at: str) -> str | None:
@@ -293,15 +299,15 @@ class MachineFiles:
         place = list_file_paths(state).get("archive")
         return f"{place}/{_archive_name(state, at)}" if place is not None else None
 
-    def archive_as_it_is(self, state: Machine, at: str) -> None:
+    def archive_logged_files(self, state: Machine, at: str) -> None:
         """Copy the files, as the log describes them, to the archive of the protocol.
 
         Nothing happens if the protocol has no archive.
         """
         files = {Path(path).name: content for path, content in render_files(state).items()}
-        self._keep_in_archive(state, at, files)
+        self._write_archive_folder(state, at, files)
 
-    def _keep_in_archive(self, state: Machine, at: str, files: Mapping[str, bytes]) -> None:
+    def _write_archive_folder(self, state: Machine, at: str, files: Mapping[str, bytes]) -> None:
         """Copy files to the folder ``{id}_{at}/`` in the archive of the protocol.
 
         ``at`` is a UTC time in the log's form. Existing copies are not overwritten. Only the last
@@ -334,9 +340,9 @@ class MachineFiles:
         # have been typed by a person.
         ours.sort(key=lambda path: (_note_path(notes, path).stat().st_mtime_ns, path.name))
         for old in ours[:-KEPT]:
-            _take_away(notes, old)
+            _remove_archive(notes, old)
 
-    def _before_the_end(self, state: Machine) -> Machine:
+    def _state_before_cancellation(self, state: Machine) -> Machine:
         """Return the state of a cancelled machine before its cancellation.
 
         The state of any other machine is returned unchanged.

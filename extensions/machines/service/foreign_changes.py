@@ -14,15 +14,21 @@ from extensions.machines.rules.machine import Document, Machine
 from extensions.machines.rules.path import get_value, parse_path
 from extensions.machines.rules.payload import MachineUpdated, change_of
 from extensions.machines.service import import_changes
-from extensions.machines.service.import_changes import Path_, Walk, is_field, is_same_json, log_time
-from extensions.machines.service.log import MachineLog, is_writer
+from extensions.machines.service.import_changes import (
+    ChangeReplay,
+    Path_,
+    is_same_json,
+    is_valid_path_part,
+    log_time,
+)
+from extensions.machines.service.log import MachineLog, is_newest_writer
 from extensions.machines.views import documents as shown_as
 from extensions.machines.views.documents import build_documents, list_file_paths, render_files
 from lifecycle.errors import LifecycleError
 from lifecycle.payload.base import Payload
 from lifecycle.payload.workflow import DriftAdopted, DriftDetected
 from lifecycle.state.workflow import Drift
-from lifecycle.words.document import layout_of
+from lifecycle.words.document import record_key_order
 from projections.files.document_diff import (
     ABSENT,
     FieldDifference,
@@ -49,13 +55,15 @@ _SAID = 300
 
 def _interpret_change(
     root: Path, state: Machine, file: str, base: Document, found: Document, now: str
-) -> Walk:
+) -> ChangeReplay:
     """Replay the change of a file from ``base`` to ``found`` as events of the machine.
 
     The result contains the events, and the changes that the rules forbid. ``now`` is a UTC time.
     """
     role = next(role for role, path in list_file_paths(state).items() if path == file)
-    walk = Walk(root, state, file, base, found, now, build_documents(state)[role], state.updated)
+    walk = ChangeReplay(
+        root, state, file, base, found, now, build_documents(state)[role], state.updated
+    )
     changed = [leaf for one in find_differences(base, found) for leaf in _split_leaves(one)]
     if role in import_changes.TAKE_IN:
         import_changes.TAKE_IN[role](walk)
@@ -73,7 +81,7 @@ def _path_of(one: FieldDifference) -> Path_:
     return ("stages",) if one.stage is not None else one.path
 
 
-def _list_refusals(walk: Walk, one: FieldDifference) -> list[LifecycleError]:
+def _list_refusals(walk: ChangeReplay, one: FieldDifference) -> list[LifecycleError]:
     """Return the errors with which rules refused a change of a field.
 
     Errors about its parts or its parent objects are included.
@@ -92,7 +100,7 @@ def _split_leaves(one: FieldDifference) -> list[FieldDifference]:
     return list(split_difference(one, lambda part: not (part.new or part.old)))
 
 
-def _is_adopted(one: FieldDifference, after: Document, walk: Walk) -> bool:
+def _is_adopted(one: FieldDifference, after: Document, walk: ChangeReplay) -> bool:
     """Return whether a change by another program will survive the next write of the file."""
     path = _path_of(one)
     now = get_value(after, path)
@@ -103,23 +111,25 @@ def _is_adopted(one: FieldDifference, after: Document, walk: Walk) -> bool:
         case ("blockers",):
             held = shown_as.recorded_blockers(walk.state)
             return is_same_json(
-                import_changes.remove_recorded(now, held),
-                import_changes.remove_recorded(one.new, held),
+                import_changes.remove_derived_blockers(now, held),
+                import_changes.remove_derived_blockers(one.new, held),
             )
         case (import_changes.OWN, "current_step"):
             return bool(import_changes.resolve_alias(one.new) == now)
         case (import_changes.OWN, "step_started_at"):
             return bool(walk.taken) and log_time(one.new) is not None
         case (import_changes.OWN, import_changes.CHECKPOINTS, step, name):
-            return _same_in_checkpoint(one, step, name, now, walk)
+            return _is_equivalent_in_checkpoint(one, step, name, now, walk)
         case ("tasks",):
-            return _same_tasks(after, walk)
+            return _are_tasks_recorded(after, walk)
         case ("completed_phases" | "user_checkpoints",):
             return _list_phases(now) == _list_phases(one.new)
     return path == ("last_updated",)
 
 
-def _same_in_checkpoint(one: FieldDifference, step: str, name: str, now: Any, walk: Walk) -> bool:
+def _is_equivalent_in_checkpoint(
+    one: FieldDifference, step: str, name: str, now: Any, walk: ChangeReplay
+) -> bool:
     if name in import_changes.OF_VISIT and one.kind == "removed":
         return True  # The engine writes the field again.
     if name in ("started_at", "completed_at"):
@@ -132,7 +142,7 @@ def _same_in_checkpoint(one: FieldDifference, step: str, name: str, now: Any, wa
     return name == "last_updated"
 
 
-def _same_tasks(after: Document, walk: Walk) -> bool:
+def _are_tasks_recorded(after: Document, walk: ChangeReplay) -> bool:
     """Return whether each task in the file is now recorded with the same values.
 
     Times that are derived from events may differ.
@@ -159,12 +169,12 @@ def _list_phases(value: Any) -> list[Any]:
     return [one.get("phase") if isinstance(one, dict) else one for one in found]
 
 
-def _explain_refusal(walk: Walk, one: FieldDifference) -> str:
+def _explain_refusal(walk: ChangeReplay, one: FieldDifference) -> str:
     path = _path_of(one)
     own = map(str, _list_refusals(walk, one))
     if said := "; ".join(dict.fromkeys(own)):
         return said
-    for name, instead in walk.state.definition.all_reserved().items():
+    for name, instead in walk.state.definition.reserved_field_commands().items():
         steps = parse_path(name)
         if path[: len(steps)] == steps or path == steps[: len(path)]:
             return f"only wfctl writes {name}: {instead.replace('{id}', walk.state.id)}"
@@ -189,19 +199,19 @@ def decode_object(found: bytes | None) -> Document | None:
     return value if isinstance(value, dict) else None
 
 
-def list_unadopted(known: Walk) -> list[dict[str, Any]]:
+def list_unadopted(known: ChangeReplay) -> list[dict[str, Any]]:
     """Return each change that was not adopted, with the rule that forbids it."""
     return [{**make_recordable(one), "rule": rule[:_SAID]} for one, rule in known.left]
 
 
 @dataclass(frozen=True, slots=True)
-class LeftForeign:
+class UnadoptedVersion:
     """A version of a file by another program that could not be adopted completely."""
 
     path: str
     found: bytes | None
     base: int
-    known: Walk | None
+    known: ChangeReplay | None
 
     def drift(self, root: Root, state: Machine) -> DriftDetected:
         """Keep a copy of the foreign version, and return the event that reports it.
@@ -219,7 +229,7 @@ class LeftForeign:
 
 
 @dataclass(slots=True)
-class News:
+class MachineFileChanges:
     """The changes of other programs to a machine's files.
 
     ``taken`` maps files to the events that their changes mean. ``left`` contains the versions that
@@ -230,10 +240,10 @@ class News:
     state: Machine
     head: int
     taken: dict[str, list[tuple[Payload, str]]] = field(default_factory=dict)
-    left: list[LeftForeign] = field(default_factory=list)
+    left: list[UnadoptedVersion] = field(default_factory=list)
 
 
-class FilesLook:
+class MachineFilesReader:
     """Reads the files of a machine, and finds changes of other programs."""
 
     def __init__(self, root: Root, log: MachineLog, clock: Clock = system_clock) -> None:
@@ -248,34 +258,34 @@ class FilesLook:
 
     def news(
         self, contents: dict[str, bytes | None], taken: Container[bytes | None] = frozenset()
-    ) -> News:
+    ) -> MachineFileChanges:
         """Return the changes of other programs to record before files are written.
 
         ``taken`` contains versions of files that were recorded already.
         """
         sync = read_sync(self.sync_file)
-        newest, shown = self._collect_shown_versions(
+        newest, shown = self._collect_shown_digests(
             min((left.version for left in sync.files.values()), default=0)
         )
         state = newest or self.log.current()
-        news = News(state, state.head)
+        news = MachineFileChanges(state, state.head)
         now = utc_text(self._clock())
         # Process the file with tasks first, because the change of a phase may require its tasks.
         for path, found in reversed(contents.items()):
             left, expected = sync.files.get(path), render_files(news.state)[path]
-            if found in taken or _is_ours(shown.get(path, ()), left, expected, found):
+            if found in taken or _is_known_content(shown.get(path, ()), left, expected, found):
                 continue
             known = self._interpret_file(news.state, path, left, found, now)
             if known is None or known.left:
                 base = left.version if left is not None else 0
-                news.left.append(LeftForeign(path, found, base, known))
+                news.left.append(UnadoptedVersion(path, found, base, known))
             if known is not None and known.taken:
                 news.taken[path], news.state = known.taken, known.state
         return news
 
     def _interpret_file(
         self, state: Machine, path: str, left: Synced | None, found: bytes | None, now: str
-    ) -> Walk | None:
+    ) -> ChangeReplay | None:
         """Replay the change of a file by another program as events of the machine.
 
         Returns None if the file contains no JSON object or is only the start of the expected
@@ -298,14 +308,14 @@ class FilesLook:
         kept = read_kept_version(self.root, kept_name(state, path), left.sha256)
         return kept or shown or render_files(state)[path]
 
-    def foreseen(self) -> News:
+    def foreseen(self) -> MachineFileChanges:
         """Return the changes of other programs that the next write would record.
 
         Nothing is recorded or written. The returned state is the state after the next write.
         """
         state = self.log.current()
-        if not is_writer(self.root, self.log.store, state):
-            return News(state, state.head)
+        if not is_newest_writer(self.root, self.log.store, state):
+            return MachineFileChanges(state, state.head)
         news = self.news(self.contents(state))
         if news.taken:
             # Keep the current version in this state, because callers pass it as the expected
@@ -316,7 +326,7 @@ class FilesLook:
             news.state = state
         return news
 
-    def _collect_shown_versions(
+    def _collect_shown_digests(
         self, after: int
     ) -> tuple[Machine | None, dict[str, set[str | None]]]:
         """Return the newest state, and the digests of each file since version ``after``.
@@ -392,7 +402,7 @@ class FilesLook:
         return [*commands, DriftAdopted(file=drift.file, detected=drift.version)]
 
 
-def _is_ours(
+def _is_known_content(
     known: Container[str | None], left: Synced | None, expected: bytes, found: bytes | None
 ) -> bool:
     if found is None:
@@ -401,7 +411,7 @@ def _is_ours(
     return found == expected or sha in known or (left is not None and left.sha256 == sha)
 
 
-def is_as_imported(state: Machine, left: Synced | None, found: bytes | None) -> bool:
+def is_unchanged_since_import(state: Machine, left: Synced | None, found: bytes | None) -> bool:
     """Return whether a file is unchanged since its import, and nothing was recorded since.
 
     Such a file is not overwritten.
@@ -440,7 +450,7 @@ def _select_fields(edits: list[str], only: Sequence[str]) -> list[str]:
     return [path for path in edits if not only or path in wanted]
 
 
-def _build_updates(role: str, known: Walk, found: Document) -> list[Payload]:
+def _build_updates(role: str, known: ChangeReplay, found: Document) -> list[Payload]:
     """Return an update with the changes that correspond to no event of the protocol.
 
     Raises the error of the rule if a change was refused.
@@ -451,7 +461,7 @@ def _build_updates(role: str, known: Walk, found: Document) -> list[Payload]:
         for refusal in _list_refusals(known, one):
             raise refusal
         whole = _path_of(one)
-        path = tuple(takewhile(is_field, whole)) or whole[:1]
+        path = tuple(takewhile(is_valid_path_part, whole)) or whole[:1]
         if one.kind == "removed" and path == whole:
             removed.append(_format_field_name(role, path))
         else:
@@ -459,7 +469,7 @@ def _build_updates(role: str, known: Walk, found: Document) -> list[Payload]:
     if not (changes or removed):
         return []
     listed = [change_of(path, value) for path, value in changes.items()]
-    layout = layout_of([change.model_dump(mode="json") for change in listed])
+    layout = record_key_order([change.model_dump(mode="json") for change in listed])
     return [MachineUpdated(changes=listed, layout=layout, removed=removed)]
 
 

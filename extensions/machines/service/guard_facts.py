@@ -14,7 +14,12 @@ from eventstore.private_files import TooLarge, read_regular
 from extensions.machines.rules.definition import Definition
 from extensions.machines.rules.guard import FileFact, is_permitted_path
 from extensions.machines.rules.machine import Machine, iterate_strings
-from extensions.machines.rules.path import COMMITS, marks_of_tips, place_of_commit, tips_in
+from extensions.machines.rules.path import (
+    COMMITS,
+    commit_fact_key,
+    list_marked_commits,
+    marks_of_tips,
+)
 from extensions.machines.rules.path import get_value as look_at
 from extensions.machines.rules.payload import MachineUpdated
 from projections.words.text import seconds_since
@@ -27,7 +32,7 @@ from service.root.sync_record import digest
 _LONGEST = 400
 
 
-def collect_evidence(root: Path, state: Machine) -> dict[str, FileFact]:
+def collect_guard_facts(root: Path, state: Machine) -> dict[str, FileFact]:
     """Return the facts about the files and commits that the rules of a machine need.
 
     They cover the patterns of the guards in the current and the next phases, the files in fields
@@ -35,12 +40,18 @@ def collect_evidence(root: Path, state: Machine) -> dict[str, FileFact]:
     """
     if state.is_final:
         return {}
-    named = [text for text in state.named_files() if len(text) <= _LONGEST and text.isprintable()]
+    named = [
+        text for text in state.list_possible_paths() if len(text) <= _LONGEST and text.isprintable()
+    ]
     found = {escape(text): output_at(root, text) for text in named}
     commits = {
-        place_of_commit(id_): _find_commit(root, state, id_) for id_ in state.named_commits()
+        commit_fact_key(id_): _find_commit(root, state, id_) for id_ in state.named_commits()
     }
-    return found | commits | find_files(root, state.definition.files_from_here(state.phase))
+    return (
+        found
+        | commits
+        | collect_pattern_facts(root, state.definition.list_relevant_files(state.phase))
+    )
 
 
 def _find_commit(root: Path, state: Machine, id_: str) -> FileFact:
@@ -51,11 +62,11 @@ def _find_commit(root: Path, state: Machine, id_: str) -> FileFact:
     whole = _commit_of(root, id_)
     if whole is None:
         return FileFact(silence=_explain_git_silence(root))
-    since, tips = state.visit.entered_at, tips_in(state.visit.earlier)
+    since, tips = state.visit.entered_at, list_marked_commits(state.visit.earlier)
     return FileFact((id_,), (id_,) if _is_made_since(root, whole, since, tips) else ())
 
 
-def find_files(root: Path, patterns: Iterable[str]) -> dict[str, FileFact]:
+def collect_pattern_facts(root: Path, patterns: Iterable[str]) -> dict[str, FileFact]:
     """Return the facts about the files that match each pattern.
 
     Files outside the folder are not read.
@@ -66,10 +77,10 @@ def find_files(root: Path, patterns: Iterable[str]) -> dict[str, FileFact]:
 def output_at(root: Path, named: Any) -> FileFact:
     """Return the facts about the file that a field names with a relative or absolute path."""
     own = escape(os.path.normpath(str(named or "").removeprefix(f"{root}/")))
-    return find_files(root, [own])[own]
+    return collect_pattern_facts(root, [own])[own]
 
 
-def outputs_of(
+def collect_task_output_fact(
     root: Path, definition: Definition, task: Mapping[str, Any], earlier: Mapping[str, str]
 ) -> FileFact:
     """Return the facts about a task's output files.
@@ -128,7 +139,7 @@ def _is_json(content: bytes | None) -> bool:
         return False
 
 
-def status_of_output(root: Path, fact: FileFact, statuses: list[str]) -> str | None:
+def read_output_status(root: Path, fact: FileFact, statuses: list[str]) -> str | None:
     """Return the status that a task's output file states.
 
     The status is ``pre_complete`` if the file states no valid status. The result is None if the
@@ -157,7 +168,7 @@ def compute_digests(root: Path, command: MachineUpdated) -> dict[str, str]:
     return {name: digest(read_regular(path)) for name, path in found.items() if path is not None}
 
 
-def drift_of(root: Path, machine: Machine) -> list[dict[str, Any]]:
+def list_artifact_drift(root: Path, machine: Machine) -> list[dict[str, Any]]:
     """Return the artifacts, branches and worktrees that differ from the recorded state.
 
     An artifact differs if its file is missing or has changed since it was recorded.
@@ -173,7 +184,7 @@ def drift_of(root: Path, machine: Machine) -> list[dict[str, Any]]:
             found.append({"kind": "artifact_missing", "artifact": name, "file": text})
         elif path is not None and _has_changed(path, machine.digests.get(text)):
             found.append({"kind": "artifact_changed", "artifact": name, "file": text})
-    return [*found, *_drift_of_git(root, machine)]
+    return [*found, *_list_missing_git_items(root, machine)]
 
 
 def _is_path(text: str) -> bool:
@@ -274,7 +285,7 @@ def _is_made_since(folder: Path, commit: str, began: str, tips: list[str]) -> bo
     return before is None or int(found[-1]) + 1 > -before
 
 
-def _drift_of_git(root: Path, machine: Machine) -> list[dict[str, Any]]:
+def _list_missing_git_items(root: Path, machine: Machine) -> list[dict[str, Any]]:
     """Return the worktrees and task branches that the state names but git does not have."""
     worktrees = _select_objects(machine.document.get("worktrees"))
     branches = {
@@ -306,7 +317,7 @@ def _drift_of_git(root: Path, machine: Machine) -> list[dict[str, Any]]:
     ]
 
 
-def left_behind(root: Path, machine: Machine) -> dict[str, Any]:
+def list_git_leftovers(root: Path, machine: Machine) -> dict[str, Any]:
     """Return the branches, worktrees and pull request that remain after a cancellation.
 
     ``branches`` and ``worktrees`` are those that the state names and git still has.

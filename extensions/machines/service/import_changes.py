@@ -15,7 +15,12 @@ from typing import Any
 
 from eventstore.chain import canonical_json
 from eventstore.errors import InvalidData
-from extensions.machines.rules.decide import compute_state_after, decide, list_targets, open_ways
+from extensions.machines.rules.decide import (
+    compute_state_after,
+    decide,
+    list_next_phases,
+    list_open_transitions,
+)
 from extensions.machines.rules.errors import InvalidInput, InvalidTransition
 from extensions.machines.rules.machine import Document, Machine
 from extensions.machines.rules.path import get_value, marks_before, merge_deep
@@ -27,11 +32,15 @@ from extensions.machines.rules.payload import (
     MachineUpdated,
 )
 from extensions.machines.service.complete_command import complete_command
-from extensions.machines.service.guard_facts import collect_evidence, output_at, status_of_output
+from extensions.machines.service.guard_facts import (
+    collect_guard_facts,
+    output_at,
+    read_output_status,
+)
 from extensions.machines.views import documents as shown
 from lifecycle.errors import LifecycleError
 from lifecycle.payload.base import Payload
-from lifecycle.words.document import layout_of
+from lifecycle.words.document import record_key_order
 from projections.files.document_diff import FieldDifference
 
 Path_ = tuple[str, ...]
@@ -39,7 +48,7 @@ Path_ = tuple[str, ...]
 
 
 @dataclass(slots=True)
-class Walk:
+class ChangeReplay:
     """The replay of a change of a file by another program.
 
     The state of the machine is advanced by commands that correspond to the change. ``base`` is the
@@ -88,15 +97,15 @@ class Walk:
         state, moment = self.state, at or self.now
         try:
             told = complete_command(self.root, self.file, command, state)
-            decided = decide(state, told, moment, collect_evidence(self.root, state))
+            decided = decide(state, told, moment, collect_guard_facts(self.root, state))
         except LifecycleError as refusal:
             self.refused[path] = refusal
             return False
         self.asked.append(command)
-        self.facts([self._with_older(one, at or self.since) for one in decided], moment)
+        self.facts([self._keep_older_marks(one, at or self.since) for one in decided], moment)
         return True
 
-    def _with_older(self, payload: Payload, began: str) -> Payload:
+    def _keep_older_marks(self, payload: Payload, began: str) -> Payload:
         """Return the event without the marks of files that were written after ``began``.
 
         Such files are new in the phase or task, so they need not be written again.
@@ -117,17 +126,17 @@ class Walk:
         listed = [
             Change(path=".".join(path), value=value)
             for path, value in changes.items()
-            if all(map(is_field, path)) and _is_recordable(value)
+            if all(map(is_valid_path_part, path)) and _is_recordable(value)
         ]
         if listed:
-            layout = layout_of([change.model_dump(mode="json") for change in listed])
+            layout = record_key_order([change.model_dump(mode="json") for change in listed])
             self.facts([MachineUpdated(changes=listed, layout=layout)])
 
     def refuses(self, path: Path_, target: Any, why: str) -> None:
         """Record the reason why a change of a phase or status is not adopted."""
         named = f"{target!s:.60}"
         self.refused[path] = InvalidTransition(
-            self.state.phase, named, why, list_targets(self.state)
+            self.state.phase, named, why, list_next_phases(self.state)
         )
 
     def route(self, wanted: Any, path: Path_) -> list[str] | None:
@@ -168,7 +177,7 @@ def is_same_json(one: Any, other: Any) -> bool:
     return one is other or json.dumps(one) == json.dumps(other)
 
 
-def is_field(key: str) -> bool:
+def is_valid_path_part(key: str) -> bool:
     """Return whether a key can be a part of a dot path."""
     return bool(key) and not any(letter in key for letter in ".[] \t\n")
 
@@ -219,15 +228,15 @@ def resolve_alias(step: Any) -> Any:
     return ALIASES.get(step, step) if isinstance(step, str) else step
 
 
-def _take_in_track(walk: Walk) -> None:
+def _take_in_track(walk: ChangeReplay) -> None:
     """Advance the machine to the step and status that the file of the track states."""
-    _fields_of_others(walk)
+    _record_fields_of_programs(walk)
     target = resolve_alias(walk.object(OWN).get("current_step"))
     for _ in walk.state.definition.phases:
         _take_in_step(walk)
         if not walk.changed(OWN, "current_step") or walk.state.phase == target:
             break
-        if walk.refused or not _goes_on(walk, target):
+        if walk.refused or not _advance_to_step(walk, target):
             break
     changes: dict[Path_, Any] = {}
     for step in (one for one in walk.object(OWN, CHECKPOINTS) if one not in ALIASES):
@@ -237,7 +246,7 @@ def _take_in_track(walk: Walk) -> None:
     walk.fields({path: v for path, v in changes.items() if get_value(present, path) != v})
 
 
-def _checkpoint_path(walk: Walk, step: str) -> Path_:
+def _checkpoint_path(walk: ChangeReplay, step: str) -> Path_:
     """Return the path of a step's checkpoint, with the step's name in the file."""
     listed = walk.object(OWN, CHECKPOINTS)
     others = [name for name, meant in ALIASES.items() if meant == step and name in listed]
@@ -245,25 +254,29 @@ def _checkpoint_path(walk: Walk, step: str) -> Path_:
     return OWN, CHECKPOINTS, others[0] if others and (step not in listed or is_theirs) else step
 
 
-def _fields_of_others(walk: Walk) -> None:
+def _record_fields_of_programs(walk: ChangeReplay) -> None:
     held = shown.recorded_blockers(walk.state)
     others: list[Path_] = [(key,) for key in walk.found if key not in (OWN, "track_id")]
     others += [(OWN, key) for key in walk.object(OWN) if key not in _ENGINE]
     changes = {path: get_value(walk.found, path) for path in others if walk.changed(*path)}
     if ("blockers",) in changes:
-        changes["blockers",] = remove_recorded(changes["blockers",], held)
+        changes["blockers",] = remove_derived_blockers(changes["blockers",], held)
     known = shown.build_metadata(walk.state)
     walk.fields(
-        {p: v for p, v in changes.items() if remove_recorded(get_value(known, p), held) != v}
+        {
+            p: v
+            for p, v in changes.items()
+            if remove_derived_blockers(get_value(known, p), held) != v
+        }
     )
 
 
-def remove_recorded(value: Any, held: list[Document]) -> Any:
+def remove_derived_blockers(value: Any, held: list[Document]) -> Any:
     """Return a list of blockers without those that wfctl derives from the log."""
     return [one for one in value if one not in held] if isinstance(value, list) else value
 
 
-def _take_in_step(walk: Walk) -> None:
+def _take_in_step(walk: ChangeReplay) -> None:
     step, status = walk.state.phase, walk.state.status
     at = _checkpoint_path(walk, step)
     wanted, path = _find_wanted_status(walk, step)
@@ -285,11 +298,11 @@ def _take_in_step(walk: Walk) -> None:
             return
 
 
-def _is_later(walk: Walk, path: Path_) -> bool:
+def _is_later(walk: ChangeReplay, path: Path_) -> bool:
     return walk.changed(*path) and (walk.time(get_value(walk.found, path)) or "") > walk.since
 
 
-def _find_wanted_status(walk: Walk, step: str) -> tuple[Any, Path_]:
+def _find_wanted_status(walk: ChangeReplay, step: str) -> tuple[Any, Path_]:
     """Return the status that the file states for a step, and the path of this field."""
     own, whole = (*_checkpoint_path(walk, step), "status"), (OWN, "step_status")
     is_here = resolve_alias(walk.object(OWN).get("current_step")) == step
@@ -303,7 +316,7 @@ def _find_wanted_status(walk: Walk, step: str) -> tuple[Any, Path_]:
     return next(((value, path) for path, value in said.items()), (walk.state.status, own))
 
 
-def _collect_new_data(walk: Walk, step: str) -> Document:
+def _collect_new_data(walk: ChangeReplay, step: str) -> Document:
     """Return the new data in the checkpoint of a step that an event can store."""
     visit, at = walk.state.visits.get(step), _checkpoint_path(walk, step)
     known = visit.data if visit is not None else {}
@@ -315,7 +328,7 @@ def _collect_new_data(walk: Walk, step: str) -> Document:
     }
 
 
-def _add_required_notes(walk: Walk, name: str, data: Document) -> Document:
+def _add_required_notes(walk: ChangeReplay, name: str, data: Document) -> Document:
     kind = walk.state.definition.events[name]
     if "notes" not in kind.required or data.get("notes"):
         return data
@@ -324,7 +337,7 @@ def _add_required_notes(walk: Walk, name: str, data: Document) -> Document:
     return {**data, "notes": listed or f"{kind.status} in {walk.file}, without a reason"}
 
 
-def _goes_on(walk: Walk, target: Any) -> bool:
+def _advance_to_step(walk: ChangeReplay, target: Any) -> bool:
     """Advance the machine to the step in the file, or along the only possible transition.
 
     Returns whether the machine changed its phase.
@@ -333,7 +346,9 @@ def _goes_on(walk: Walk, target: Any) -> bool:
     path = (OWN, "current_step")
     ways = [way.to for way in state.definition.ways(state.phase)] if not state.is_final else []
     if target not in ways:
-        ways = [way.to for way in open_ways(state, collect_evidence(walk.root, state))]
+        ways = [
+            way.to for way in list_open_transitions(state, collect_guard_facts(walk.root, state))
+        ]
         if len(ways) != 1 or target not in state.definition.phases:
             walk.refuses(path, target, "no possible transition leads to this phase")
             return False
@@ -345,7 +360,7 @@ def _goes_on(walk: Walk, target: Any) -> bool:
     return walk.tries(MachineTransitioned(to=target), path) and walk.state.phase == target
 
 
-def _select_foreign_fields(walk: Walk, step: str, checkpoint: Document) -> Document:
+def _select_foreign_fields(walk: ChangeReplay, step: str, checkpoint: Document) -> Document:
     """Return the fields of a checkpoint that belong to other programs.
 
     If the machine has not reached the step, these are all fields.
@@ -376,7 +391,7 @@ _DOTAGENT_ENGINE = (
 )
 
 
-def _take_in_tasks(walk: Walk) -> None:
+def _take_in_tasks(walk: ChangeReplay) -> None:
     """Record each changed task in ``execution.json``, and fields of other programs."""
     others = [key for key in walk.found if key != TASKS and walk.changed(key)]
     walk.fields({("execution", key): walk.found[key] for key in others})
@@ -394,7 +409,7 @@ def list_tasks(document: Document) -> list[Document]:
     return [task for task in found if isinstance(task, dict)] if isinstance(found, list) else []
 
 
-def _take_in_task(walk: Walk, id_: str, new: Document) -> None:
+def _take_in_task(walk: ChangeReplay, id_: str, new: Document) -> None:
     path = (TASKS, id_)
     known = walk.state.task(id_) or {}
     changes = {
@@ -405,7 +420,7 @@ def _take_in_task(walk: Walk, id_: str, new: Document) -> None:
     }
     if not changes and known:
         return
-    lack = _lack_of_output(walk, id_, {**known, **changes}) if "status" in changes else None
+    lack = _explain_missing_output(walk, id_, {**known, **changes}) if "status" in changes else None
     if lack is not None:
         walk.refused[path] = InvalidInput(f"{id_}: {lack}", task=id_)
         return
@@ -415,7 +430,7 @@ def _take_in_task(walk: Walk, id_: str, new: Document) -> None:
     walk.tries(MachineTaskChanged(task=id_, changes=changes), path, walk.time(said))
 
 
-def _lack_of_output(walk: Walk, id_: str, task: Document) -> str | None:
+def _explain_missing_output(walk: ChangeReplay, id_: str, task: Document) -> str | None:
     if task.get("status") not in ("pre_complete", "verified") or not task.get("output"):
         return None
     tasks, named = walk.state.definition.tasks, f"the output {task['output']}"
@@ -425,11 +440,11 @@ def _lack_of_output(walk: Walk, id_: str, task: Document) -> str | None:
         return f"{named} is missing"
     if not new.found:
         return f"{named} is older than the start of the task"
-    is_torn = tasks is not None and status_of_output(walk.root, new, tasks.statuses) is None
+    is_torn = tasks is not None and read_output_status(walk.root, new, tasks.statuses) is None
     return f"{named} is incomplete" if is_torn else None
 
 
-def _take_in_phase(walk: Walk) -> None:
+def _take_in_phase(walk: ChangeReplay) -> None:
     """Record the progress that ``phase.json`` states: start, end and next phase."""
     walk.fields(
         {(k,): v for k, v in walk.found.items() if k not in _DOTAGENT_ENGINE and walk.changed(k)}
@@ -440,11 +455,11 @@ def _take_in_phase(walk: Walk) -> None:
         path = "phase_status" if is_here else "current_phase"
         if not _take_in_status(walk, walk.found.get(path) if is_here else "complete", (path,)):
             return
-        if is_here or not walk.changed("current_phase") or not _goes_to_next(walk, target):
+        if is_here or not walk.changed("current_phase") or not _advance_to_next_phase(walk, target):
             return
 
 
-def _take_in_status(walk: Walk, wanted: Any, path: Path_) -> bool:
+def _take_in_status(walk: ChangeReplay, wanted: Any, path: Path_) -> bool:
     """Advance the phase to a status. Return False if the rules do not allow this."""
     is_said = walk.changed("phase_status") or walk.changed("current_phase")
     if not is_said or wanted == walk.state.status:
@@ -459,7 +474,7 @@ def _take_in_status(walk: Walk, wanted: Any, path: Path_) -> bool:
     return bool(walk.state.status == wanted)
 
 
-def _goes_to_next(walk: Walk, target: Any) -> bool:
+def _advance_to_next_phase(walk: ChangeReplay, target: Any) -> bool:
     """Change to the next phase if the rules of the machine allow this.
 
     Returns whether the phase changed.
@@ -472,7 +487,7 @@ def _goes_to_next(walk: Walk, target: Any) -> bool:
     return bool(ways) and walk.tries(MachineTransitioned(to=ways[0].to), path, _completed_at(walk))
 
 
-def _completed_at(walk: Walk) -> str | None:
+def _completed_at(walk: ChangeReplay) -> str | None:
     done = walk.found.get("completed_phases")
     for one in done if isinstance(done, list) else []:
         if isinstance(one, dict) and one.get("phase") == walk.state.phase:
@@ -482,7 +497,7 @@ def _completed_at(walk: Walk) -> str | None:
 
 #: Key of a file → the function that adopts changes of this file. In other files, changes are only
 #: reported.
-TAKE_IN: dict[str, Callable[[Walk], None]] = {
+TAKE_IN: dict[str, Callable[[ChangeReplay], None]] = {
     "metadata": _take_in_track,
     "execution": _take_in_tasks,
     "phase": _take_in_phase,

@@ -16,13 +16,13 @@ from extensions.machines.views.documents import render_files
 from service.errors import NoRoot
 from service.files.drift import keep_foreign_version
 from service.root.atomic_files import hold_lock
-from service.root.paths_within_root import content_within, folder_within
+from service.root.paths_within_root import content_within, open_parent_folder_within
 from service.root.root import Root, open_root
 from service.root.sync_record import Synced, digest, read_sync, write_sync
 from service.writing.initialise import prepare_folder, root_at, write_configuration
 
 
-def root_for(start: Path, url: str | None, journal: str | None) -> tuple[Root, bool]:
+def find_nearest_root(start: Path, url: str | None, journal: str | None) -> tuple[Root, bool]:
     """Return the nearest wfctl folder above ``start``, and whether it exists.
 
     If no workflow folder exists, a folder to be created at ``start`` is returned.
@@ -43,7 +43,7 @@ def root_at_place(start: Path, url: str | None, journal: str | None) -> tuple[Ro
     return (open_root(start, url, journal)[0] if is_there else here), is_there
 
 
-def make_root(root: Root) -> None:
+def create_root_config(root: Root) -> None:
     """Create the configuration of a folder that contains machines but no workflow."""
     prepare_folder(root)
     if not root.config_file.exists():
@@ -60,7 +60,7 @@ def pin_if_signed(service: MachineService, outcome: MachineOutcome) -> MachineOu
     return outcome
 
 
-def make_way(
+def free_machine_files(
     service: MachineService, new: Machine, sources: Mapping[Path, bytes], dry_run: bool
 ) -> None:
     """Ensure that a new machine's files are free, and remove those of ended machines.
@@ -81,7 +81,7 @@ def make_way(
             )
         ended = True
         if not dry_run:
-            _take_away(service, rival)
+            _remove_ended_files(service, rival)
     taken = {path.resolve(): content for path, content in sources.items()}
     for path in render_files(new):
         target = service.root.below(path)
@@ -104,7 +104,7 @@ def make_way(
             )
 
 
-def _take_away(service: MachineService, ended: Machine) -> None:
+def _remove_ended_files(service: MachineService, ended: Machine) -> None:
     """Remove the state files of an ended machine. Copies of them are in its archive."""
     log = MachineLog(service.log.store, ended.id, service.root.path)
     former = MachineService(service.root, log, service.actor)
@@ -115,6 +115,6 @@ def _take_away(service: MachineService, ended: Machine) -> None:
         for path, left in sync.files.items():
             found = content_within(service.root.path, path)
             if found is not None and digest(found) == left.sha256:
-                with folder_within(service.root.path, path) as (folder, name):
+                with open_parent_folder_within(service.root.path, path) as (folder, name):
                     os.unlink(name, dir_fd=folder)
         write_sync(sync_file, replace(sync, files={}))

@@ -7,18 +7,18 @@ from typing import Any
 import orjson
 
 from extensions.machines.rules.machine import Machine
-from extensions.machines.service.foreign_changes import is_as_imported
-from extensions.machines.service.log import MachineLog, is_writer
+from extensions.machines.service.foreign_changes import is_unchanged_since_import
+from extensions.machines.service.log import MachineLog, is_newest_writer
 from extensions.machines.views.documents import build_documents, render_files
 from projections.files import document_diff
 from projections.files.document_diff import ABSENT
-from projections.words.result_origin import decided_edits
-from service.consent.consent_weaknesses import list_pin_doubts
+from projections.words.result_origin import list_edit_decision_items
+from service.consent.consent_weaknesses import list_pin_contradictions
 from service.files.inspection import Difference
 from service.questions.blame import Blame, FieldHistory
 from service.reading.machine_streams import machine_folder
 from service.reading.stream_log import At, describe_ignored_events, read_newest_event
-from service.reading.trust_marks import find_marks
+from service.reading.trust_marks import find_tamper_evidence
 from service.root.paths_within_root import content_within
 from service.root.root import Root
 from service.root.sync_record import digest, read_sync_when_caught_up
@@ -29,7 +29,7 @@ def list_differences(root: Root, log: MachineLog, state: Machine) -> list[Differ
 
     A file may match ``state`` or any later state, because others may write at the same time.
     """
-    if not is_writer(root, log.store, state):
+    if not is_newest_writer(root, log.store, state):
         return []
     rendering = render_files(state)
     last = read_newest_event(log.store, log.stream)
@@ -38,7 +38,7 @@ def list_differences(root: Root, log: MachineLog, state: Machine) -> list[Differ
     for path, expected in rendering.items():
         content, left = content_within(root.path, path), sync.files.get(path)
         later = (render_files(after)[path] == content for _, after in log.steps(state.head))
-        if content == expected or any(later) or is_as_imported(state, left, content):
+        if content == expected or any(later) or is_unchanged_since_import(state, left, content):
             continue
         kind = "missing" if content is None else "changed"
         if content is not None and left is not None and left.sha256 == digest(content):
@@ -46,7 +46,7 @@ def list_differences(root: Root, log: MachineLog, state: Machine) -> list[Differ
         found.append(Difference(path, kind, expected, content))
     # Check again that the machine still owns these files, because another machine may have started
     # in the meantime.
-    return found if found and is_writer(root, log.store, state) else []
+    return found if found and is_newest_writer(root, log.store, state) else []
 
 
 def list_warnings(root: Root, log: MachineLog, state: Machine) -> list[str]:
@@ -67,8 +67,8 @@ def list_warnings(root: Root, log: MachineLog, state: Machine) -> list[str]:
         )
         for drift in state.drifts
     ]
-    marks = [str(one.to_item()) for one in find_marks(root, log.store, log.stream)]
-    edits = map(str, decided_edits(state.edits))
+    marks = [str(one.to_item()) for one in find_tamper_evidence(root, log.store, log.stream)]
+    edits = map(str, list_edit_decision_items(state.edits))
     # Report invalid approvals here unless the log itself marks them as ignored, which is reported
     # elsewhere.
     known = {one["version"] for one in state.set_aside}
@@ -76,7 +76,7 @@ def list_warnings(root: Root, log: MachineLog, state: Machine) -> list[str]:
     weak = [f"version {v} is ignored: {why}" for v, why in refused.items()]
     if state.consent == "trust" and state.definition.approvals:
         weak.append("the consent policy is trust: anyone can approve, also an agent")
-    weak += list_pin_doubts(log.approvals)
+    weak += list_pin_contradictions(log.approvals)
     return [*marks, *now, *describe_ignored_events(state), *weak, *edited, *edits]
 
 
@@ -87,7 +87,7 @@ def find_blame(log: MachineLog, name: str, at: At = None) -> list[Blame]:
     never existed, and `StateNotFound` if the machine does not exist.
     """
     known = build_tree(log.current(at))
-    path = document_diff.path_of(known, name)
+    path = document_diff.parse_dotted_path(known, name)
     history = FieldHistory(path)
     for event, state in log.steps(upto=at):
         value = document_diff.get_at_path(build_tree(state), path)

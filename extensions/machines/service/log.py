@@ -13,15 +13,23 @@ from eventstore.event import RecordedEvent
 from eventstore.store import EventStore
 from extensions.machines.rules.definition import DEFINITION, Definition, load_trusted_definition
 from extensions.machines.rules.errors import StateNotFound
-from extensions.machines.rules.evolve import REDUCER, closed_to, iterate_states
-from extensions.machines.rules.machine import Bound, Given, Handoff, Lease, Machine, Move, Visit
+from extensions.machines.rules.evolve import REDUCER, explain_closed_transition, iterate_states
+from extensions.machines.rules.machine import (
+    ApprovalScope,
+    GivenApproval,
+    Handoff,
+    Lease,
+    Machine,
+    Move,
+    Visit,
+)
 from lifecycle.state.workflow import Drift
 from service.consent import consent_weaknesses
 from service.consent.proof import (
     RecordedApproval,
     build_planned_approval,
+    explain_insufficient_proof,
     explain_unusable_proof,
-    judge_proof,
 )
 from service.errors import NotFound
 from service.reading.machine_streams import (
@@ -50,7 +58,7 @@ def statement_of(
     approval: str,
     choice: str | None,
     head: str,
-    bound: Bound,
+    bound: ApprovalScope,
 ) -> bytes:
     """Return the statement that a person signs for an approval, as canonical JSON.
 
@@ -61,7 +69,7 @@ def statement_of(
     if bound.files is not None:
         known = {"files": bound.files, "form": _SECOND}
     if bound.fields is not None:
-        ways = [way.to for way in state.definition.ways_of(approval)]
+        ways = [way.to for way in state.definition.list_approval_transitions(approval)]
         known |= {"fields": bound.fields, "form": FORM, "leads_to": ways}
     return canonical_json({**known, **_build_statement(state, approval, head), "choice": choice})
 
@@ -81,11 +89,11 @@ def _build_statement(state: Machine, approval: str, head: str) -> dict[str, Any]
         "machine": state.id,
         "phase": state.phase,
         "policy": state.consent,
-        **(definition_of(state) if approval == DEFINITION else {}),
+        **(collect_unaccepted_definition(state) if approval == DEFINITION else {}),
     }
 
 
-def definition_of(state: Machine) -> dict[str, Any]:
+def collect_unaccepted_definition(state: Machine) -> dict[str, Any]:
     """Return a user-defined definition to be accepted, and the permitted signers.
 
     The result is empty if the definition needs no acceptance. Older machines may have an ordinary
@@ -117,12 +125,12 @@ def _explain_unbound_proof(
     if type_ == WITHDRAWN:
         statement = withdrawal_of(state, data["approval"], head)
     else:
-        bound = Bound(data.get("files"), data.get("fields"))
+        bound = ApprovalScope(data.get("files"), data.get("fields"))
         form = FORM if bound.fields is not None else _SECOND if bound.files is not None else None
         if proof.get("form") != form:
             return "the proof does not name the approved fields and files"
         statement = statement_of(state, data["approval"], data.get("choice"), head, bound)
-    return judge_proof(state, given, statement, "approval, choice, fields, files")
+    return explain_insufficient_proof(state, given, statement, "approval, choice, fields, files")
 
 
 class MachineRules:
@@ -143,7 +151,7 @@ class MachineRules:
         Approvals without a valid proof are ignored, and so are impossible changes of phase.
         """
         if event.type == TRANSITIONED:
-            return closed_to(state, event.data)
+            return explain_closed_transition(state, event.data)
         return explain_invalid_approval(state, event.type, build_planned_approval(event, at))
 
     def to_bytes(self, state: Machine) -> bytes:
@@ -157,9 +165,9 @@ class MachineRules:
         for one in data["visits"].values():
             one["written"] = {tuple(steps) for steps in one["written"]}
         data["visits"] = {phase: Visit(**one) for phase, one in data["visits"].items()}
-        for name, kind in (("moves", Move), ("given", Given), ("drifts", Drift)):
+        for name, kind in (("moves", Move), ("given", GivenApproval), ("drifts", Drift)):
             data[name] = [kind(**one) for one in data[name]]
-        data["bound"] = {approval: Bound(*one) for approval, one in data["bound"].items()}
+        data["bound"] = {approval: ApprovalScope(*one) for approval, one in data["bound"].items()}
         data["leases"] = {task: Lease(**one) for task, one in data["leases"].items()}
         data["handoff"] = Handoff(**data["handoff"]) if data["handoff"] is not None else None
         return Machine(**data)
@@ -212,7 +220,7 @@ def find_rivals(root: Root, store: EventStore, machine: Machine) -> Iterator[Mac
             yield state
 
 
-def is_writer(root: Root, store: EventStore, machine: Machine) -> bool:
+def is_newest_writer(root: Root, store: EventStore, machine: Machine) -> bool:
     """Return whether the machine is the newest one that writes its files."""
     own = find_first_event(store, machine.id)
     others = (find_first_event(store, rival.id) for rival in find_rivals(root, store, machine))

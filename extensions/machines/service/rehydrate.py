@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from extensions.machines.rules.decide import open_ways
+from extensions.machines.rules.decide import list_open_transitions
 from extensions.machines.rules.errors import UnsafeResume
-from extensions.machines.rules.guard import FileFact, iterate_conditions, path_of
+from extensions.machines.rules.guard import FileFact, find_field_path, iterate_conditions
 from extensions.machines.rules.machine import Machine
 from extensions.machines.rules.payload import (
     MachineCancelled,
@@ -22,14 +22,18 @@ from extensions.machines.rules.payload import (
 )
 from extensions.machines.service import guard_facts
 from extensions.machines.service.foreign_changes import decode_object
-from extensions.machines.service.guard_facts import find_files, outputs_of, status_of_output
+from extensions.machines.service.guard_facts import (
+    collect_pattern_facts,
+    collect_task_output_fact,
+    read_output_status,
+)
 from extensions.machines.service.inspection import list_differences
 from extensions.machines.service.log import MachineLog
 from extensions.machines.service.service import MachineOutcome, MachineService
 from extensions.machines.views.documents import build_phase_document as phase_document
 from extensions.machines.views.documents import list_file_paths
 from lifecycle.payload.base import Payload
-from projections.words.text import seconds_since, utc_seconds
+from projections.words.text import seconds_since, truncate_utc_to_seconds
 from service.root.atomic_files import utc_text
 from service.root.paths_within_root import content_within
 from service.root.root import Root
@@ -40,16 +44,16 @@ from service.writing.stream_writer import WriteOptions
 _ROUNDS = 20
 
 
-def drift_of(root: Root, log: MachineLog, state: Machine) -> list[dict[str, Any]]:
+def list_machine_drift(root: Root, log: MachineLog, state: Machine) -> list[dict[str, Any]]:
     """Return files, artifacts, branches and worktrees that differ from the recorded state."""
     files = [
         {"kind": f"file_{one.kind}", "file": one.file} for one in list_differences(root, log, state)
     ]
     kept = [{"kind": "hand_edit_kept", "file": d.file, "kept_as": d.kept_as} for d in state.drifts]
-    return [*files, *kept, *guard_facts.drift_of(root.path, state)]
+    return [*files, *kept, *guard_facts.list_artifact_drift(root.path, state)]
 
 
-def start_fresh(
+def archive_and_restart(
     service: MachineService, options: WriteOptions, say: Callable[[str], None]
 ) -> tuple[MachineOutcome, str | None]:
     """Archive the files of a machine, and start the machine again from its first phase.
@@ -70,7 +74,7 @@ def start_fresh(
         kept = f"archived in {where} and started again" if where is not None else "given up"
         say(f"{state.id} (in {state.phase}{status}) is {kept}")
         service.files.bring_up_to_date()
-        service.files.archive_as_it_is(service.state(), at)
+        service.files.archive_logged_files(service.state(), at)
     return service.handle(command, options=replace(options, occurred_at=at)), where
 
 
@@ -146,14 +150,14 @@ def _build_resumption(service: MachineService, state: Machine, on_disk: bytes | 
     messages = [
         f"Detected interrupted workflow: {state.id}",
         f"Resuming workflow {state.id} from {state.phase} phase",
-        f"Last activity: {utc_seconds(last)}",
+        f"Last activity: {truncate_utc_to_seconds(last)}",
         f"Completed: {', '.join(completed) or 'none'}",
     ]
     found = Resumption(True, messages)
     _validate_state(root, state, now, on_disk, found)
     if state.definition.tasks is not None and state.tasks:
-        _mend_tasks(root, state, now, found)
-    _go_on(root, state, files, found)
+        _correct_task_statuses(root, state, now, found)
+    _plan_next_step(root, state, files, found)
     return found
 
 
@@ -162,12 +166,13 @@ def _validate_state(
 ) -> None:
     for done in phase_document(state)["completed_phases"]:
         pattern = str(done["output"] or "").removeprefix(f"{root}/")
-        if pattern and not find_files(root, [pattern])[pattern].found:
+        if pattern and not collect_pattern_facts(root, [pattern])[pattern].found:
             found.say("output_missing", f"{done['phase']}: {done['output']} is missing")
     began = seconds_since(state.created, now)
     if state.updated > now or (began is not None and began < 0):
         found.say(
-            "time_in_future", f"the state has a time in the future: {utc_seconds(state.updated)}"
+            "time_in_future",
+            f"the state has a time in the future: {truncate_utc_to_seconds(state.updated)}",
         )
     elif began is not None and began > _WEEK:
         found.say(
@@ -191,7 +196,7 @@ def _validate_state(
         found.say("interruption_unsafe", f"phase.json has interruption_safe: {said}; expected true")
 
 
-def _mend_tasks(root: Path, state: Machine, now: str, found: Resumption) -> None:
+def _correct_task_statuses(root: Path, state: Machine, now: str, found: Resumption) -> None:
     """Add commands that correct the status of running tasks whose worker is gone.
 
     The new status follows from the output file of the task. A task with a valid reservation is not
@@ -214,8 +219,10 @@ def _mend_tasks(root: Path, state: Machine, now: str, found: Resumption) -> None
             )
             found.say("task_claimed", message)
             continue
-        fact = outputs_of(root, state.definition, task, state.task_earlier.get(id_, {}))
-        status = status_of_output(root, fact, known.statuses)
+        fact = collect_task_output_fact(
+            root, state.definition, task, state.task_earlier.get(id_, {})
+        )
+        status = read_output_status(root, fact, known.statuses)
         reason = "interrupted: the status comes from the output of the task"
         if status is None:
             status, reason = (
@@ -229,10 +236,12 @@ def _mend_tasks(root: Path, state: Machine, now: str, found: Resumption) -> None
         found.commands.append(MachineTaskChanged(task=id_, changes=changes, reason=reason))
 
 
-def _go_on(root: Path, state: Machine, files: Mapping[str, FileFact], found: Resumption) -> None:
-    ways = open_ways(state, files)
+def _plan_next_step(
+    root: Path, state: Machine, files: Mapping[str, FileFact], found: Resumption
+) -> None:
+    ways = list_open_transitions(state, files)
     phase = state.definition.phases[state.phase]
-    waiting, output = state.definition.approval_in(state.phase), phase.output
+    waiting, output = state.definition.find_phase_approval(state.phase), phase.output
     if not _has_begun(state):
         begin = f"`wfctl machine append {state.id} phase.started`"
         found.todo.append(f"start {state.phase} ({begin}): {phase.asks}")
@@ -241,7 +250,9 @@ def _go_on(root: Path, state: Machine, files: Mapping[str, FileFact], found: Res
         found.commands.append(MachineTransitioned(to=ways[0].to, reason=reason))
     elif waiting is not None and phase.person and waiting not in state.approvals:
         found.todo.append(_format_approval_request(root, state, waiting, output, phase.options))
-    elif output is not None and (lack := _lack_of(state, files, output)) is not None:
+    elif (
+        output is not None and (lack := _explain_unusable_output(state, files, output)) is not None
+    ):
         chosen = state.given[-1].choice if waiting in state.approvals and state.given else None
         found.todo.append(
             (f"continue with the roundtable for {chosen}, which a person chose: {output} {lack}")
@@ -259,11 +270,13 @@ def _has_begun(state: Machine) -> bool:
     guards = [
         part for way in state.definition.ways(state.phase) for part in iterate_conditions(way.guard)
     ]
-    is_of_tasks = tasks is not None and any(path_of(part) == tasks.path for part in guards)
+    is_of_tasks = tasks is not None and any(find_field_path(part) == tasks.path for part in guards)
     return is_of_tasks and any(task.get("started_at") for task in state.tasks)
 
 
-def _lack_of(state: Machine, files: Mapping[str, FileFact], output: str) -> str | None:
+def _explain_unusable_output(
+    state: Machine, files: Mapping[str, FileFact], output: str
+) -> str | None:
     fact = files.get(output, FileFact())
     new = fact.since(state.visit.earlier)
     if new.valid:
@@ -278,8 +291,8 @@ def _format_approval_request(
 ) -> str:
     """Return the instruction to ask a person for an approval, or to repeat missing work."""
     ask = f"`wfctl machine approve {state.id} {approval}`"
-    seen = find_files(root, [one for one in (output, options) if one is not None])
-    lack = _lack_of(state, seen, output) if output is not None else None
+    seen = collect_pattern_facts(root, [one for one in (output, options) if one is not None])
+    lack = _explain_unusable_output(state, seen, output) if output is not None else None
     if output is not None and lack is None:
         return f"re-confirm with the person, because {output} exists: {ask}"
     designs = seen[options].since(state.visit.earlier).found if options is not None else ()

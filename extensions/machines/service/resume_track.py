@@ -8,7 +8,7 @@ from typing import Any
 
 from extensions.machines.rules.errors import InvalidInput
 from extensions.machines.rules.machine import Machine
-from extensions.machines.service.track_plan import PlannedTask, bare_id, read_tasks
+from extensions.machines.service.track_plan import PlannedTask, normalize_task_id, read_tasks
 from extensions.machines.views.documents import list_file_paths
 from projections.words.text import seconds_since
 from service.root.root import Root
@@ -57,7 +57,7 @@ def _choose_start_task(
     wanted = resume_from if resume_from is not None else last
     if wanted is None:
         return next(iter(open_), None), "no task is done yet: start with the first open task"
-    is_last = last is not None and bare_id(wanted) == bare_id(last)
+    is_last = last is not None and normalize_task_id(wanted) == normalize_task_id(last)
     if not is_last and not any(task.done and task.is_named(wanted) for task in tasks):
         return wanted, f"{wanted} is not completed: start with this task"
     place = next((n for n, task in enumerate(tasks) if task.is_named(wanted)), None)

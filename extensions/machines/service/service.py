@@ -14,7 +14,7 @@ from eventstore.errors import EventStoreError, WrongExpectedVersion
 from eventstore.event import Actor, NewEvent, RecordedEvent
 from eventstore.store import Claim, Expected
 from extensions.machines.rules.decide import compute_state_after, decide
-from extensions.machines.rules.decide_fields import check_places
+from extensions.machines.rules.decide_fields import refuse_list_positions
 from extensions.machines.rules.definition import load_trusted_definition
 from extensions.machines.rules.errors import MachineError, StateNotFound
 from extensions.machines.rules.guard import FileFact
@@ -22,7 +22,7 @@ from extensions.machines.rules.machine import Caller, Machine
 from extensions.machines.rules.payload import MachineCancelled, MachineCreated, MachineImported
 from extensions.machines.service.complete_command import complete_command
 from extensions.machines.service.files import MachineFiles
-from extensions.machines.service.guard_facts import collect_evidence, find_files
+from extensions.machines.service.guard_facts import collect_guard_facts, collect_pattern_facts
 from extensions.machines.service.log import MachineLog
 from extensions.machines.views.next_actions import machine_actions
 from lifecycle.errors import NeedsConsent
@@ -35,9 +35,9 @@ from service.root.root import (
     Identity,
     Root,
     RootIs,
-    known_identity,
+    read_recorded_identity,
+    record_root_relocation,
     require_same_place,
-    settle_identity,
 )
 from service.writing.stream_writer import (
     PLAIN,
@@ -89,17 +89,17 @@ class MachineService:
 
     def evidence(self, state: Machine | None) -> dict[str, FileFact]:
         """Return the facts about files that the rules need in the given state."""
-        return collect_evidence(self.root.path, state) if state is not None else {}
+        return collect_guard_facts(self.root.path, state) if state is not None else {}
 
     def _evidence_for(self, state: Machine | None, command: Payload) -> dict[str, FileFact]:
         if isinstance(command, MachineCancelled) and command.anew and state is not None:
             again = state.definition
-            return find_files(self.root.path, again.files_from_here(again.initial))
+            return collect_pattern_facts(self.root.path, again.list_relevant_files(again.initial))
         if not isinstance(command, MachineCreated | MachineImported):
             return self.evidence(state)
         definition = load_trusted_definition(command.definition, command.machine)
         phase = command.phase if isinstance(command, MachineImported) else definition.initial
-        return find_files(self.root.path, definition.files_from_here(phase))
+        return collect_pattern_facts(self.root.path, definition.list_relevant_files(phase))
 
     def settle_place(self, how: RootIs | None) -> None:
         """Check that the folder was not moved or copied, or record that it was.
@@ -108,13 +108,13 @@ class MachineService:
         changed and ``how`` is None.
         """
         self._known_identity = (
-            settle_identity(self.root, self._known_identity, how) or self._known_identity
+            record_root_relocation(self.root, self._known_identity, how) or self._known_identity
         )
 
     @cached_property
     def _known_identity(self) -> Identity:
         log = self.log
-        return known_identity(self.root, lambda: find_first_event(log.store, log.machine))
+        return read_recorded_identity(self.root, lambda: find_first_event(log.store, log.machine))
 
     def handle(self, *commands: Payload, options: WriteOptions = PLAIN) -> MachineOutcome:
         """Run all commands or none of them, and update the files of the machine.
@@ -126,7 +126,7 @@ class MachineService:
             # Skip these checks for a new machine. If its id is in use in another folder, the rules
             # report it.
             require_same_place(self.root, self._known_identity)
-            self.log.approvals.require_not_swapped()
+            self.log.approvals.require_no_pin_conflict()
         first = self.first_answer(options, *commands)
         if first is not None:
             return first
@@ -170,7 +170,7 @@ class MachineService:
             due = MachineOutcome((), *self._plan_events(before, commands, at))
             if options.expected_version is None:
                 for payload in due.planned:
-                    check_places(due.state, payload)
+                    refuse_list_positions(due.state, payload)
             if options.dry_run or not due.planned:
                 return due
             timed = tuple((payload, at) for payload in due.planned)
@@ -208,7 +208,7 @@ class MachineService:
         self.files.bring_up_to_date()
         state = self.state()
         try:
-            self.log.keep_fold(state)
+            self.log.store_state_if_due(state)
         except EventStoreError as error:
             # The command is already recorded, so this error must not look like a failed command.
             raise FilesBehind(state.head, error) from error

@@ -26,7 +26,7 @@ from extensions.machines.service.complete_command import (
     load_shipped_definition,
 )
 from extensions.machines.service.errors import UnimportableMachine
-from extensions.machines.service.files import metadata_lock
+from extensions.machines.service.files import hold_track_lock
 from extensions.machines.service.import_changes import (
     ALIASES,
     CHECKPOINTS,
@@ -35,8 +35,8 @@ from extensions.machines.service.import_changes import (
 )
 from extensions.machines.service.track_plan import read_tasks
 from extensions.machines.views.documents import OWN
-from lifecycle.words.document import layout_of
-from lifecycle.words.values import explain_problem
+from lifecycle.words.document import record_key_order
+from lifecycle.words.values import explain_validation_error_at_path
 from projections.words.text import seconds_since
 from service.errors import NotFound
 from wording import FirstReasons
@@ -51,7 +51,7 @@ _NAMED = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Sayings:
+class ImportChoices:
     """The choices of a person for an import: translations of names, and the current phase."""
 
     meant: Mapping[str, str] = field(default_factory=dict)
@@ -61,13 +61,13 @@ class Sayings:
 
 
 @dataclass(slots=True)
-class Takeover:
+class ImportedMachine:
     """A machine that was read from files, with the ``findings`` of the import."""
 
     id: str
     definition: Definition
     phase: str
-    said: Sayings = field(default_factory=Sayings)
+    said: ImportChoices = field(default_factory=ImportChoices)
     status: str | None = None
     document: Document = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
@@ -89,7 +89,7 @@ class Takeover:
         """Add a finding about something in the files that the protocol does not define."""
         self.findings.append({"kind": kind, "place": place, "found": found, "message": message})
 
-    def see_fields(self, expected: set[str]) -> None:
+    def add_field_findings(self, expected: set[str]) -> None:
         """Add findings for fields that the protocol does not define, and for wrong values."""
         for key in self.document:
             if key not in self.definition.fields and key not in expected:
@@ -177,7 +177,7 @@ class Takeover:
             if count:
                 self.counts[name] = count
 
-    def in_order(self, place: str, first: str | None, then: str | None) -> None:
+    def check_time_order(self, place: str, first: str | None, then: str | None) -> None:
         """Add a finding if an end time is before its start time."""
         before, after = log_time(first), log_time(then)
         if before is not None and after is not None and after < before:
@@ -193,7 +193,7 @@ def _find_nearest_name(found: Any, known: Sequence[str]) -> str | None:
     return folded[close[0]] if close else (within[0] if within and wanted else None)
 
 
-def require_known(takeovers: Sequence[Takeover]) -> None:
+def require_known_names(takeovers: Sequence[ImportedMachine]) -> None:
     """Raise `InvalidInput` with every unknown name and its most similar known name."""
     listed = [{"machine": one.id, **what} for one in takeovers for what in one.unknown]
     if not listed:
@@ -215,7 +215,7 @@ def require_known(takeovers: Sequence[Takeover]) -> None:
     )
 
 
-def require_agreement(takeovers: Sequence[Takeover]) -> None:
+def require_no_contradiction(takeovers: Sequence[ImportedMachine]) -> None:
     """Raise `InvalidInput` with every contradiction between the files of a machine."""
     listed = [{"machine": one.id, "why": why} for one in takeovers for why in one.contradictions]
     if not listed:
@@ -280,14 +280,16 @@ _KNOWN = (
 )
 
 
-def _import_track(path: Path, source: Document, _: Document, said: Sayings) -> Takeover:
+def _import_track(
+    path: Path, source: Document, _: Document, said: ImportChoices
+) -> ImportedMachine:
     """Return the machine of a conductor track. The folder of the file gives its id."""
     folder, named = path.resolve().parent.name, source.get("track_id")
     id_ = folder if is_track(path) else str(named or folder)
     known = apply_repository_limit(
-        said.definition or load_shipped_definition("conductor"), root_of(path)
+        said.definition or load_shipped_definition("conductor"), find_protocol_root(path)
     )
-    found = Takeover(id_, known, _START, said)
+    found = ImportedMachine(id_, known, _START, said)
     if named is not None and named != id_:
         found.say(
             "track_id", "track_id", named, f"the track has the id {id_}, the name of its folder"
@@ -325,7 +327,7 @@ _NEW = frozenset({"new", "pending", "planned", "not_started"})
 _LAST_STEPS = frozenset({"EVALUATE_EXECUTION", "BUSINESS_SYNC"})
 
 
-def _compare_status(found: Takeover, source: Document, loop: Document) -> None:
+def _compare_status(found: ImportedMachine, source: Document, loop: Document) -> None:
     """Record a contradiction if the status of a track or checkpoint does not fit its loop."""
     stands = f"{OWN} is at {found.phase} / {found.status}"
     is_at_end = found.phase in _LAST_STEPS and found.status == "PASSED"
@@ -340,7 +342,7 @@ def _status_of(source: Document) -> str:
     return str(source.get("status") or "").strip().lower()
 
 
-def _infer_step(found: Takeover, source: Document, path: Path) -> None:
+def _infer_step(found: ImportedMachine, source: Document, path: Path) -> None:
     """Set the step of a track without a loop, based on the tasks in its plan.
 
     The published migration of the protocol uses the same rule.
@@ -366,14 +368,14 @@ def _infer_step(found: Takeover, source: Document, path: Path) -> None:
     found.say("missing", OWN, source.get(OWN), why)
 
 
-def _import_steps(found: Takeover, loop: Document) -> None:
+def _import_steps(found: ImportedMachine, loop: Document) -> None:
     checkpoints = loop.get(CHECKPOINTS)
     if not isinstance(checkpoints, dict) and not loop:
         checkpoints = {}
     elif not isinstance(checkpoints, dict):
         found.say("missing", f"{OWN}.{CHECKPOINTS}", checkpoints, "no checkpoints")
         checkpoints = {}
-    checkpoints = _under_known_names(found, checkpoints)
+    checkpoints = _rename_checkpoint_aliases(found, checkpoints)
     begun = found.time(f"{OWN}.step_started_at", loop.get("step_started_at"))
     for step, checkpoint in checkpoints.items():
         place = f"{OWN}.{CHECKPOINTS}.{step}"
@@ -388,7 +390,7 @@ def _import_steps(found: Takeover, loop: Document) -> None:
         found.visits.append(_build_visit(found.phase, entered, found.status, started_at=begun))
 
 
-def _under_known_names(found: Takeover, checkpoints: Document) -> Document:
+def _rename_checkpoint_aliases(found: ImportedMachine, checkpoints: Document) -> Document:
     """Return the checkpoints by the name of their step in the definition."""
     known = dict(checkpoints)
     for alias, step in ALIASES.items():
@@ -404,7 +406,7 @@ def _under_known_names(found: Takeover, checkpoints: Document) -> Document:
 
 
 def _import_step(
-    found: Takeover, place: str, step: str, checkpoint: Document, begun: str | None
+    found: ImportedMachine, place: str, step: str, checkpoint: Document, begun: str | None
 ) -> None:
     for name in _REQUIRED:
         if checkpoint.get(name) is None:
@@ -412,7 +414,7 @@ def _import_step(
     started, completed, updated = (
         found.time(f"{place}.{name}", checkpoint.get(name)) for name in _TIMES
     )
-    found.in_order(f"{place}.completed_at", started, completed)
+    found.check_time_order(f"{place}.completed_at", started, completed)
     data = {k: v for k, v in checkpoint.items() if k not in (*_TIMES, "status")}
     times = {"started_at": started, "completed_at": completed, "updated_at": updated}
     status = found.status_at(f"{place}.status", checkpoint.get("status"))
@@ -428,9 +430,11 @@ _OWN = (
 )
 
 
-def _import_phased(path: Path, source: Document, execution: Document, said: Sayings) -> Takeover:
+def _import_phased(
+    path: Path, source: Document, execution: Document, said: ImportChoices
+) -> ImportedMachine:
     known = said.definition or load_shipped_definition("dotagent")
-    found = Takeover(
+    found = ImportedMachine(
         str(source.get("workflow_id") or _id_from_file_name(path)), known, known.initial, said
     )
     found.place("current_phase", source.get("current_phase"), {})
@@ -450,12 +454,12 @@ def _import_phased(path: Path, source: Document, execution: Document, said: Sayi
         **({"execution": rest} if rest else {}),
         "tasks": execution.get("tasks") or [],
     }
-    found.see_fields({"execution"})
+    found.add_field_findings({"execution"})
     _import_phases(found, source)
     return found
 
 
-def _import_phases(found: Takeover, source: Document) -> None:
+def _import_phases(found: ImportedMachine, source: Document) -> None:
     order = list(found.definition.phases)
     entered = found.created or ""
     for index, done in enumerate(_list_objects(found, source, "completed_phases")):
@@ -466,7 +470,7 @@ def _import_phases(found: Takeover, source: Document) -> None:
             )
             continue
         at = found.time(f"{place}.completed_at", done.get("completed_at")) or entered
-        found.in_order(f"{place}.completed_at", entered, at)
+        found.check_time_order(f"{place}.completed_at", entered, at)
         data = {"output": done["output"]} if isinstance(done.get("output"), str) else {}
         times = {"started_at": entered, "completed_at": at, "left_at": at}
         found.visits.append(_build_visit(done["phase"], entered, "complete", **times, data=data))
@@ -485,7 +489,7 @@ def _id_from_file_name(path: Path) -> str:
     return path.name.removesuffix(".json").removesuffix(".state")
 
 
-def _list_objects(found: Takeover, source: Document, key: str) -> list[Document]:
+def _list_objects(found: ImportedMachine, source: Document, key: str) -> list[Document]:
     listed = source.get(key) or []
     items = listed if isinstance(listed, list) else [listed]
     for item in items:
@@ -506,11 +510,13 @@ _EXARCHOS_OWN = ("version", "featureId", "workflowType", "createdAt", "updatedAt
 _NEWER_PHASES = {"merge-pending": "delegate"}
 
 
-def _import_feature(path: Path, source: Document, _: Document, said: Sayings) -> Takeover:
+def _import_feature(
+    path: Path, source: Document, _: Document, said: ImportChoices
+) -> ImportedMachine:
     type_ = source.get("workflowType")
     usual = type_ if type_ in _TYPES else _TYPES[0]
     known = said.definition or load_shipped_definition(said.meant.get(str(type_), usual))
-    found = Takeover(
+    found = ImportedMachine(
         str(source.get("featureId") or _id_from_file_name(path)), known, known.initial, said
     )
     if said.definition is None:
@@ -522,7 +528,7 @@ def _import_feature(path: Path, source: Document, _: Document, said: Sayings) ->
     found.document = {key: value for key, value in source.items() if key not in _EXARCHOS_OWN}
     found.continue_counts()
     found.created = found.time("createdAt", source.get("createdAt"))
-    found.see_fields({key for key in found.document if key.startswith("_")})
+    found.add_field_findings({key for key in found.document if key.startswith("_")})
     entered = found.time("updatedAt", source.get("updatedAt")) or found.created or ""
     found.visits = [_build_visit(found.phase, entered, None)]
     return found
@@ -555,7 +561,7 @@ def files_of(path: Path) -> list[Path]:
     return [path, sibling] if path.name == _PHASE and sibling.is_file() else [path]
 
 
-def root_of(path: Path) -> Path:
+def find_protocol_root(path: Path) -> Path:
     """Return the folder to which the protocol's file paths are relative."""
     path = path.resolve()
     places = {_PHASE: ("memory", "state"), _METADATA: ("conductor", "tracks", path.parent.name)}
@@ -571,13 +577,13 @@ def contents_of(paths: Sequence[Path], *, locked: bool) -> dict[Path, bytes]:
     With ``locked``, the files are read under the lock of the protocol.
     """
     has_lock = locked and is_track(paths[0])
-    with metadata_lock(paths[0].parent, lambda _: None) if has_lock else nullcontext():
+    with hold_track_lock(paths[0].parent, lambda _: None) if has_lock else nullcontext():
         return {path: read_regular(path) for path in paths}
 
 
 def is_placed(path: Path) -> bool:
     """Return whether a file is in the place that the protocol defines for it."""
-    return root_of(path) != path.resolve().parent
+    return find_protocol_root(path) != path.resolve().parent
 
 
 def is_track(path: Path) -> bool:
@@ -612,7 +618,7 @@ def _decode_state(path: Path, content: bytes) -> Document:
     return found
 
 
-_Reader = Callable[[Path, Document, Document, Sayings], Takeover]
+_Reader = Callable[[Path, Document, Document, ImportChoices], ImportedMachine]
 #: Fields or file names that identify a protocol, and the function that reads its files.
 _READERS: tuple[tuple[set[str], str | None, _Reader], ...] = (
     ({"workflowType", "featureId"}, None, _import_feature),
@@ -621,7 +627,9 @@ _READERS: tuple[tuple[set[str], str | None, _Reader], ...] = (
 )
 
 
-def take_over(contents: Mapping[Path, bytes], said: Sayings) -> Takeover:
+def convert_files_to_machine(
+    contents: Mapping[Path, bytes], said: ImportChoices
+) -> ImportedMachine:
     """Return the machine in the files.
 
     Raises `UnimportableMachine` if the files belong to no known protocol.
@@ -641,7 +649,7 @@ def take_over(contents: Mapping[Path, bytes], said: Sayings) -> Takeover:
     )
 
 
-def command_of(found: Takeover, root: Document, **policy: Any) -> MachineImported:
+def build_import_event(found: ImportedMachine, root: Document, **policy: Any) -> MachineImported:
     """Return the event that imports a machine.
 
     Raises `InvalidInput` if the id of the machine is not valid.
@@ -653,13 +661,13 @@ def command_of(found: Takeover, root: Document, **policy: Any) -> MachineImporte
         return MachineImported(
             machine=found.id,
             definition=found.definition.dumped(),
-            layout=layout_of(found.document),
+            layout=record_key_order(found.document),
             root=root,
             **{name: getattr(found, name) for name in names},
             **policy,
         )
     except ValidationError as error:
-        problems = FirstReasons(explain_problem(e) for e in error.errors())
+        problems = FirstReasons(explain_validation_error_at_path(e) for e in error.errors())
         raise InvalidInput(
             (
                 f"the machine {found.id!r} cannot be imported: {'; '.join(problems)}. Correct the "

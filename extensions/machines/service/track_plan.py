@@ -30,10 +30,10 @@ class PlannedTask(NamedTuple):
 
     def is_named(self, other: str | None) -> bool:
         """Return whether a spelling names this task: ``Task 2.1``, ``2.1``, ``task-2.1``."""
-        return other is not None and bare_id(self.id) == bare_id(other)
+        return other is not None and normalize_task_id(self.id) == normalize_task_id(other)
 
 
-def bare_id(id_: str) -> str:
+def normalize_task_id(id_: str) -> str:
     """Return the id of a task in lower case and without the word ``task``."""
     return re.sub(r"^task[\s_-]*", "", id_.strip().lower())
 

@@ -11,7 +11,7 @@ from typing import Any
 from extensions.machines.rules.guard import FileFact, list_unmet
 from extensions.machines.rules.machine import Machine
 from extensions.machines.views.next_actions import list_blockers, machine_actions
-from projections.words.text import utc_seconds
+from projections.words.text import truncate_utc_to_seconds
 
 Document = dict[str, Any]
 #: The default and the minimum size limit of a briefing in bytes.
@@ -41,7 +41,7 @@ def build_briefing(
     The field ``cut`` lists the parts that were shortened or left out. ``resume`` is the point at
     which the protocol continues, if known. If ``now`` (UTC) is given, late progress is reported.
     """
-    actions = machine_actions(machine, files, changed_in(drift))
+    actions = machine_actions(machine, files, list_changed_files(drift))
     done = machine.definition.tasks.done if machine.definition.tasks is not None else None
     handoff = machine.handoff
     whole: Document = {
@@ -52,7 +52,7 @@ def build_briefing(
             "phase": machine.phase,
             "status": machine.status,
             "version": machine.head,
-            "updated": utc_seconds(machine.updated),
+            "updated": truncate_utc_to_seconds(machine.updated),
             "loops": dict(machine.counts),
         },
         "phase": _describe_phase(machine, files),
@@ -73,7 +73,7 @@ def build_briefing(
             "summary": handoff.summary,
             "nextSteps": handoff.next,
             "phase": handoff.phase,
-            "at": utc_seconds(handoff.at),
+            "at": truncate_utc_to_seconds(handoff.at),
         },
         "nextAction": actions[0].to_dict() if actions else None,
         "drift": list(drift),
@@ -84,7 +84,7 @@ def build_briefing(
     return _shorten_to_bound(whole, max(bound, LEAST))
 
 
-def changed_in(drift: Sequence[Document]) -> list[str]:
+def list_changed_files(drift: Sequence[Document]) -> list[str]:
     """Return the files of a machine with changes of other programs that are not recorded."""
     return [str(one["file"]) for one in drift if one["kind"] == "file_changed"]
 
@@ -104,7 +104,7 @@ def _describe_phase(machine: Machine, files: Mapping[str, FileFact]) -> Document
 def _describe_task(machine: Machine, task: Document) -> Document:
     told = {name: task.get(name) for name in ("id", "title", "status")}
     held = machine.leases.get(str(task.get("id")))
-    claim = held and {"claimedBy": held.by, "claimedUntil": utc_seconds(held.until)}
+    claim = held and {"claimedBy": held.by, "claimedUntil": truncate_utc_to_seconds(held.until)}
     return told | (claim or {})
 
 

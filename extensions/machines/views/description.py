@@ -33,7 +33,10 @@ def describe_definition(definition: Definition) -> dict[str, Any]:
         "transitions": [_describe_way(definition, way) for way in definition.transitions],
         "loops": {name: loop.model_dump() for name, loop in definition.loops.items()},
         "approvals": {name: one.model_dump() for name, one in definition.approvals.items()},
-        "reserved": {**definition.all_reserved(), "_*": "every segment that begins with _"},
+        "reserved": {
+            **definition.reserved_field_commands(),
+            "_*": "every segment that begins with _",
+        },
         "schema": _state_schema(definition),
         "events": _describe_events(definition),
         "tasks": definition.tasks.model_dump() if definition.tasks is not None else None,
@@ -168,7 +171,7 @@ def render_page(definition: Definition) -> str:
     files = ", ".join(f"`{path}`" for path in definition.files.values())
     approvals = ", ".join(f"`{n}` in `{a.phase}`" for n, a in definition.approvals.items())
     events = ", ".join(f"`{name}`" for name in definition.events)
-    reserved = ", ".join(f"`{name}`" for name in definition.all_reserved())
+    reserved = ", ".join(f"`{name}`" for name in definition.reserved_field_commands())
     return "\n".join(
         [
             f"## {definition.id}\n",

@@ -8,9 +8,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from extensions.machines.rules.machine import Given, Machine, Visit
+from extensions.machines.rules.machine import GivenApproval, Machine, Visit
 from extensions.machines.rules.path import get_value, merge_deep, parse_path, set_value
-from projections.words.text import utc_seconds
+from projections.words.text import truncate_utc_to_seconds
 
 Document = dict[str, Any]
 LOOP, _REVISIONS = "fix-cycle", "plan-revision"
@@ -42,7 +42,7 @@ def recorded_blockers(machine: Machine) -> list[Document]:
     reason = str(machine.visit.data.get("notes") or "blocked")
     if is_cancelled:
         why = f": {move.reason}" if move is not None and move.reason else ""
-        reason = f"cancelled {utc_seconds(machine.cancelled_at)}{why}"
+        reason = f"cancelled {truncate_utc_to_seconds(machine.cancelled_at)}{why}"
     elif move is not None and move.is_diverted and machine.phase == move.to:
         what = _COUNTED.get(move.loop or "", move.loop)
         reason = f"{what} used up ({move.count} of {move.limit}); a person decides"
@@ -89,7 +89,7 @@ def _ensure_object(value: Any) -> Document:
 
 def _started_at(visit: Visit) -> str | None:
     """Return the start time of a visit of a step, or None if it is unknown."""
-    return utc_seconds(visit.started_at or visit.entered_at or None)
+    return truncate_utc_to_seconds(visit.started_at or visit.entered_at or None)
 
 
 def _build_checkpoint(machine: Machine, visit: Visit, found: Document) -> Document:
@@ -98,13 +98,13 @@ def _build_checkpoint(machine: Machine, visit: Visit, found: Document) -> Docume
     own = {
         "status": visit.status,
         "started_at": _started_at(visit),
-        "completed_at": utc_seconds(visit.ended_at),
+        "completed_at": truncate_utc_to_seconds(visit.ended_at),
         "agent": agent or "unspecified",
         **_with_error(visit.status, data),
-        "last_updated": utc_seconds(visit.updated_at or visit.entered_at or None),
+        "last_updated": truncate_utc_to_seconds(visit.updated_at or visit.entered_at or None),
     }
     stays = [
-        {**stay, **{n: utc_seconds(stay[n]) for n in ("started_at", "completed_at")}}
+        {**stay, **{n: truncate_utc_to_seconds(stay[n]) for n in ("started_at", "completed_at")}}
         for stay in visit.went[-_PAST:]
     ]
     if stays:
@@ -147,26 +147,27 @@ def build_phase_document(machine: Machine) -> Document:
     last = {one.approval: one for one in machine.given if _is_approval_valid(machine, one)}
     found = {
         "workflow_id": machine.id,
-        "started_at": utc_seconds(machine.created),
-        "last_updated": utc_seconds(machine.updated),
+        "started_at": truncate_utc_to_seconds(machine.created),
+        "last_updated": truncate_utc_to_seconds(machine.updated),
         "current_phase": current.phase,
         "phase_status": "failed" if is_cancelled else status,
         "completed_phases": [
             {
                 "phase": visit.phase,
-                "completed_at": utc_seconds(visit.completed_at or visit.left_at),
+                "completed_at": truncate_utc_to_seconds(visit.completed_at or visit.left_at),
                 "output": visit.data.get("output") or machine.definition.phases[visit.phase].output,
             }
             for visit in done
         ],
         "user_checkpoints": [
-            {"phase": one.phase, "approved_at": utc_seconds(one.at)} for one in last.values()
+            {"phase": one.phase, "approved_at": truncate_utc_to_seconds(one.at)}
+            for one in last.values()
         ],
         "interruption_safe": True,
         **{key: value for key, value in machine.document.items() if key not in _OTHERS},
     }
     if is_cancelled:
-        found["cancelled_at"] = utc_seconds(machine.cancelled_at)
+        found["cancelled_at"] = truncate_utc_to_seconds(machine.cancelled_at)
     return found
 
 
@@ -175,18 +176,22 @@ def _build_execution(machine: Machine) -> Document:
     return {"tasks": [], **_ensure_object(extra)} | {"tasks": tasks or []}
 
 
-def _is_approval_valid(machine: Machine, given: Given) -> bool:
+def _is_approval_valid(machine: Machine, given: GivenApproval) -> bool:
     """Return whether an approval is still valid and allows the machine to leave its phase.
 
     An approval that only an imported file claims is not valid. This function does not check whether
     files have changed; see `Machine.stands`.
     """
     visit = machine.visits.get(given.phase)
-    if given.approval is None or not machine.definition.ways_of(given.approval) or visit is None:
+    if (
+        given.approval is None
+        or not machine.definition.list_approval_transitions(given.approval)
+        or visit is None
+    ):
         return False
     if given.phase != machine.phase:
         return given.at >= visit.entered_at
-    return given.approval in machine.approvals and not machine.fields_departed(given.approval)
+    return given.approval in machine.approvals and not machine.list_changed_fields(given.approval)
 
 
 #: Fields that are written even without a value, because other programs expect them.
@@ -200,8 +205,8 @@ def _build_state(machine: Machine) -> Document:
         "version": "1.1",
         "featureId": machine.id,
         "workflowType": machine.definition.id,
-        "createdAt": utc_seconds(machine.created),
-        "updatedAt": utc_seconds(machine.updated),
+        "createdAt": truncate_utc_to_seconds(machine.created),
+        "updatedAt": truncate_utc_to_seconds(machine.updated),
         "phase": machine.phase,
         **merge_deep(known, merge_deep(machine.definition.defaults, machine.document)),
         "_version": machine.head,
@@ -209,7 +214,7 @@ def _build_state(machine: Machine) -> Document:
     }
     if machine.handoff is not None:
         found["_checkpoint"] = {
-            "timestamp": utc_seconds(machine.handoff.at),
+            "timestamp": truncate_utc_to_seconds(machine.handoff.at),
             "phase": machine.handoff.phase,
             "summary": machine.handoff.summary,
             "nextSteps": machine.handoff.next,

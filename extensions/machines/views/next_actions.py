@@ -10,7 +10,7 @@ from extensions.machines.rules.definition import DEFINITION, Transition
 from extensions.machines.rules.guard import FileFact, Guard, list_unmet, text_of
 from extensions.machines.rules.machine import Machine
 from extensions.machines.rules.path import list_item_statuses
-from projections.words.text import NextAction, seconds_since, utc_seconds
+from projections.words.text import NextAction, seconds_since, truncate_utc_to_seconds
 
 
 def machine_actions(
@@ -39,7 +39,7 @@ def machine_actions(
         NextAction(f"wfctl machine approve {id_} {name}", one.asks, (), True, "approve", name)
         for name, one in machine.known_approvals.items()
         if one.phase == machine.phase and not machine.stands(name, files)
-        if _is_wanted(machine, name)
+        if _is_approval_useful(machine, name)
     ]
     found += _list_event_actions(machine)
     for way, missing in ways:
@@ -61,7 +61,7 @@ def _build_open_action(machine: Machine, way: Transition) -> NextAction:
     return NextAction(command, reason, (), False, "transition", way.to)
 
 
-def _is_wanted(machine: Machine, approval: str) -> bool:
+def _is_approval_useful(machine: Machine, approval: str) -> bool:
     """Return whether an approval is useful now.
 
     An approval of more attempts is useful only if a task has used all of its attempts.
@@ -106,7 +106,7 @@ def list_blockers(
     if machine.definition_agreed is False:
         line = f"wfctl machine approve {machine.id} {DEFINITION}"
         found.append(_build_blocker(f"the definition {definition.id} waits for a person: `{line}`"))
-    agreed = definition.approval_in(machine.phase) in machine.approvals
+    agreed = definition.find_phase_approval(machine.phase) in machine.approvals
     if move is not None and move.is_diverted and not agreed:
         used = f"{move.loop} is used up ({move.count} of {move.limit})"
         found.append(_build_blocker(f"{used}; a person decides"))
@@ -132,7 +132,7 @@ def _explain_lateness(machine: Machine, now: str | None) -> str | None:
     if phase.due_seconds is None or late is None or late <= phase.due_seconds:
         return None
     expected = f"{phase.due} min" if isinstance(phase.due, int) else phase.due
-    text = f"{machine.phase} is late: the last report was at {utc_seconds(since)}"
+    text = f"{machine.phase} is late: the last report was at {truncate_utc_to_seconds(since)}"
     return f"{text}, expected within {expected}"
 
 

@@ -13,7 +13,7 @@ def list_unfinished_work(machine: Machine) -> list[Unfinished]:
 
     Otherwise, and if the machine waits for the approval of a person, the list is empty.
     """
-    approval = machine.definition.approval_in(machine.phase)
+    approval = machine.definition.find_phase_approval(machine.phase)
     waits = approval is not None and approval not in machine.approvals
     handed_off = machine.handoff is not None and machine.handoff.at >= machine.updated
     if machine.is_final or waits or handed_off:
