@@ -174,7 +174,7 @@ class Schema:
             raise NewerEventSchema(type_, found, known, place)
         return known
 
-    def check_new(self, event: NewEvent) -> None:
+    def require_readable_event(self, event: NewEvent) -> None:
         """Raise a SchemaError if this program could not read the new event after recording it."""
         if self.versions.get(event.type) == event.schema_version:
             return

@@ -197,7 +197,7 @@ class RecordedEvent:
         self.hash = hash_
         self.body = body
 
-    def aside(self, why: str) -> RecordedEvent:
+    def build_ignored_event(self, why: str) -> RecordedEvent:
         """Return a replacement for this event, which readers ignore for the reason `why`."""
         return RecordedEvent(self.position, self.hash, build_ignored_envelope(self.body, why))
 

@@ -48,7 +48,7 @@ class Frontier:
         """Return the current root of the tree."""
         return _fold_peaks(self.peaks) if self.peaks else EMPTY
 
-    def added(self, leaf: bytes) -> Iterator[tuple[Range, bytes]]:
+    def append_leaf_and_yield_subtrees(self, leaf: bytes) -> Iterator[tuple[Range, bytes]]:
         """Append a leaf to the tree, and yield the range and root of each newly complete subtree.
 
         The yielded subtrees all end with the new leaf, the smallest first.
@@ -87,7 +87,11 @@ def compute_node_hashes(leaves: Iterable[bytes], wanted: Iterable[Range]) -> dic
     """
     asked, found, tree = set(wanted), dict[Range, bytes](), Frontier()
     for leaf in leaves:
-        found.update((place, root) for place, root in tree.added(leaf) if place in asked)
+        found.update(
+            (place, root)
+            for place, root in tree.append_leaf_and_yield_subtrees(leaf)
+            if place in asked
+        )
     found.update((place, root) for place, root in tree.iterate_suffix_roots() if place in asked)
     return found
 

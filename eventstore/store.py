@@ -267,7 +267,7 @@ class EventStore:
     def _require_new(self, stream: str, events: Sequence[NewEvent]) -> None:
         require_valid_stream_name(stream)
         for event in events:
-            self._schema.check_new(event)
+            self._schema.require_readable_event(event)
 
     def _answer(self, known: ExecutedCommand) -> AppendResult:
         found = self.read(known.stream, after=known.first_version - 1, upto=known.last_version)
@@ -277,7 +277,7 @@ class EventStore:
         rows = self._fetch(self._sql.command, (command_id,))
         return ExecutedCommand(command_id, *rows[0]) if rows else None
 
-    def claimed(self, claim: Claim) -> AppendResult | None:
+    def find_executed_command(self, claim: Claim) -> AppendResult | None:
         """Return the result of a command that was executed before, or None if the command is new.
 
         Raises CommandConflict if the command id was used with other content.
@@ -384,7 +384,7 @@ class EventStore:
             yield from (StoredRow(*row) for row in found)
             after = self._require_later_key(after, found[-1][2])
 
-    def extent(self) -> tuple[int, int]:
+    def event_count_and_last_position(self) -> tuple[int, int]:
         """Return the number of events in the log, and the position of the last one."""
         ((count, last),) = self._fetch(self._sql.extent)
         return count, last or 0
@@ -440,7 +440,7 @@ class EventStore:
         except StoreDamaged as error:
             yield Finding(stream, None, None, "engine", error.reason)
 
-    def strays(self) -> Iterator[Finding]:
+    def find_foreign_rows(self) -> Iterator[Finding]:
         """Yield a finding for each row that is not a valid event, command or refusal.
 
         Such rows have no effect. But another program wrote them, so a check of the log reports
@@ -523,7 +523,9 @@ class EventStore:
         """Return the account name that the database server verified, or None without a server."""
         return None
 
-    def be_patient(self, asks_again: Callable[[StoreUnreachable, float], bool]) -> None:
+    def retry_while_unreachable(
+        self, asks_again: Callable[[StoreUnreachable, float], bool]
+    ) -> None:
         """Retry when the database server does not answer, as long as ``asks_again`` returns True.
 
         Do nothing for a log without a server.

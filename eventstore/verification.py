@@ -69,7 +69,7 @@ class RowSource(Protocol):
         """Return the names of all streams, sorted."""
         ...
 
-    def extent(self) -> tuple[int, int]:
+    def event_count_and_last_position(self) -> tuple[int, int]:
         """Return the number of events in the log, and the position of the last one."""
         ...
 
@@ -89,7 +89,7 @@ def find_faults(
     names = [stream] if stream is not None else sorted({*source.streams(), *anchors})
     for name in names:
         yield from _of_stream(name, source, schema, anchors.get(name, START))
-    count, last = source.extent() if stream is None else (0, 0)
+    count, last = source.event_count_and_last_position() if stream is None else (0, 0)
     if count != last:
         message = f"expected {last} events up to position {last}, found {count}"
         yield Finding(None, None, None, "missing", message)

@@ -194,7 +194,7 @@ class JobContext:
         return paths.recorded_attempt_paths(self.root, state.id, stage.id, known, outputs)
 
     @contextmanager
-    def sole(self, stage: str, timeout: float = 120) -> Iterator[None]:
+    def lock_stage(self, stage: str, timeout: float = 120) -> Iterator[None]:
         """Lock a stage against launches and recorded ends by other processes.
 
         Raises `RootBusy` if another process holds the lock for more than ``timeout`` seconds.
@@ -217,7 +217,7 @@ class JobContext:
         return self.service.root.folder / "stages.lock"
 
     @contextmanager
-    def driving(self) -> Iterator[None]:
+    def lock_workflow_loop(self) -> Iterator[None]:
         """Prevent other processes from running the loop that drives the workflow.
 
         Raises `AlreadyDriven` if such a loop is already running.

@@ -54,7 +54,7 @@ class Warm:
         #: Processor time of the commands in seconds.
         self.spent = 0.0
         self._environ = _at_start(os.environ)
-        self._own_checkpoints_condition, other = socket.socketpair()
+        self._own, other = socket.socketpair()
         with other:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "tests.forked", str(other.fileno())],
@@ -62,7 +62,7 @@ class Warm:
                 stdin=subprocess.DEVNULL,
                 pass_fds=[other.fileno()],
             )
-        atexit.register(self._own_checkpoints_condition.close)
+        atexit.register(self._own.close)
 
     def serves(self, environ: Mapping[str, str]) -> bool:
         """Return whether this process can fork a command with this environment."""
@@ -95,8 +95,8 @@ class Warm:
     def _ask(self, request: bytes, files: list[int]) -> None:
         passed = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", files))
         with _ONE:
-            self._own_checkpoints_condition.sendmsg([len(request).to_bytes(_SIZE, "big")], [passed])
-            self._own_checkpoints_condition.sendall(request)
+            self._own.sendmsg([len(request).to_bytes(_SIZE, "big")], [passed])
+            self._own.sendall(request)
 
 
 def _mask() -> int:

@@ -225,7 +225,7 @@ def apply_and_print_proposals(
         **told[0],
         **({"proposals": told} if len(told) > 1 else {}),
     }
-    output.changed(data, lambda: "\n".join(lines), stands, is_rehearsal=options.dry_run)
+    output.print_change(data, lambda: "\n".join(lines), stands, is_rehearsal=options.dry_run)
 
 
 def _describe_proposals(

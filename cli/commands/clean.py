@@ -121,4 +121,6 @@ def _print_result(
         *map(_format_clearing, found),
         f"{total} bytes {verb}" if found else "there are no leftover files to delete",
     ]
-    output.changed(data, lambda: "\n".join(lines), jobs.service.state(), is_rehearsal=not freed)
+    output.print_change(
+        data, lambda: "\n".join(lines), jobs.service.state(), is_rehearsal=not freed
+    )

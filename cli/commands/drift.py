@@ -59,8 +59,9 @@ def show(context: typer.Context, file: OnlyFile = None) -> None:
         changes = ForeignChanges(workflow.root, workflow.log)
         names = ("file", "kind", "base", "detected", "kept_as")
         found: list[Change] = [
-            {name: getattr(one, name) for name in names} | {"differences": changes.explained(one)}
-            for one in changes.waiting(file)
+            {name: getattr(one, name) for name in names}
+            | {"differences": changes.describe_differences(one)}
+            for one in changes.list_undecided_versions(file)
         ]
         output = workflow.output
         state = workflow.state()
@@ -122,7 +123,9 @@ def adopt(
             # edit can be adopted.
             service.files.bring_up_to_date()
         changes = ForeignChanges(service.root, service.log)
-        waiting = [one for one in changes.waiting(file) if detected in (None, one.detected)]
+        waiting = [
+            one for one in changes.list_undecided_versions(file) if detected in (None, one.detected)
+        ]
         waiting = [one for one in waiting if one.kind != "appended"]
         _require_edits(waiting, file, detected)
         change = waiting[-1]

@@ -91,7 +91,7 @@ def events(
     _check_output_options(context, ("reverse", "brief", "at", "known_at"))
     with open_for_reading(context) as root:
         workflow = root if machine is None else select_machine_log(root, machine)
-        wanted = asked.of(workflow)
+        wanted = asked.build_selection(workflow)
         found = _load_events(workflow, machine, view, follow)
         each = (record_of(event) for event in found if wanted.fits(event))
         records = chosen.filter_records(each, asked.grep)
@@ -269,7 +269,7 @@ def log(
     stages = asked.stages or []
     with open_for_reading(context) as root:
         workflow = root if machine is None else select_machine_log(root, machine)
-        wanted = asked._replace(stages=None).of(workflow)
+        wanted = asked._replace(stages=None).build_selection(workflow)
         entries = (
             one
             for one in _load_entries(workflow, machine, view, wanted, follow)
@@ -304,7 +304,7 @@ def _load_entries(
     if follow:
         log = workflow.machine(machine)
         return machine_history.list_entries(
-            log, log.along(_read_recorded_events(workflow, follow)), wanted
+            log, log.replay_given_events(_read_recorded_events(workflow, follow)), wanted
         )
     return machine_history.entries_of(workflow, machine, view, wanted)
 
@@ -312,7 +312,7 @@ def _load_entries(
 def _describe_events(
     workflow: OpenedWorkflow, events: Iterator[RecordedEvent], wanted: Selection
 ) -> Iterator[Record]:
-    for event, state in workflow.log.along(events):
+    for event, state in workflow.log.replay_given_events(events):
         if wanted.fits(event) and (found := describe_entry(event, state)) is not None:
             yield found
 

@@ -29,7 +29,7 @@ def reconcile(context: typer.Context, dry_run: DryRun = False) -> None:
         text = "\n\n".join("\n".join(_format_finding(one, dry_run)) for one in findings)
         seen = find_log_differences(jobs.service.root, jobs.service.log, state)
         stands = list_attention_items(state, seen)
-        output.changed(
+        output.print_change(
             {"dry_run": dry_run, "findings": findings, "account": to_dicts(stands)},
             lambda: "\n".join([text or "no attempt is running", *map(str, stands)]),
             state,

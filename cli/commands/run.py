@@ -133,7 +133,7 @@ def serve(
 
     limits = RunnerLimits(max_sessions, session_seconds, between, rapid, rapid_seconds)
     with open_job_runner(context) as (jobs, output), catch_stop_signals() as asked:
-        jobs.service.log.store.be_patient(build_retry_rule(jobs, asked))
+        jobs.service.log.store.retry_while_unreachable(build_retry_rule(jobs, asked))
         receiver = _receiver_of_notices(jobs, notify)
         runner = Runner(jobs.acting_as("runner"), words, limits, asked, receiver)
         why = runner.serve(lambda: record_runner(jobs.service.root, jobs.now()))
@@ -339,7 +339,7 @@ def _run_in_this_process(
         service = jobs.service
         if CHILD not in os.environ:
             forget_ended_runner(service.root)
-        service.log.store.be_patient(build_retry_rule(jobs, asked))
+        service.log.store.retry_while_unreachable(build_retry_rule(jobs, asked))
         with _add_notices(jobs, given.notify) as told:
             agent, served = given.found_agent(), CHILD in os.environ
             orders = SessionOptions(agent, given.max_parallel, time_limit, served, given.report)
@@ -349,7 +349,7 @@ def _run_in_this_process(
             ended.state, find_log_differences(service.root, service.log, ended.state)
         )
         actions = ended.actions(known)
-        output.changed(ended.to_dict(), lambda: str(ended), ended.state, actions=actions)
+        output.print_change(ended.to_dict(), lambda: str(ended), ended.state, actions=actions)
     if asked.signal is not None and ended.exit_reason == "waiting":
         raise typer.Exit(128 + signal.Signals(asked.signal))
     if ended.exit_reason == "blocked" or ended.hindrances:

@@ -79,7 +79,8 @@ def _format_page(
     for id_, fields in otherwise.get("launched_otherwise", {}).items():
         yield f"  {id_} was launched with values that differ from the plan: {', '.join(fields)}"
     yield from (
-        f"next: {one}" for one in suggest_actions_for_stage(state, stage.id, output.around(state))
+        f"next: {one}"
+        for one in suggest_actions_for_stage(state, stage.id, output.collect_surroundings(state))
     )
 
 

@@ -214,7 +214,7 @@ def _last_runner(root: Root) -> RunnerProcess | None:
 def _summarise_stage(
     state: Workflow, stage: StageState, tasks: dict[str, int] | None
 ) -> dict[str, Any]:
-    unmet = list(state.unmet(stage)) if stage.status in _NOT_BEGUN else []
+    unmet = list(state.unmet_dependencies(stage)) if stage.status in _NOT_BEGUN else []
     return {
         "id": stage.id,
         "name": stage.name,
@@ -341,7 +341,7 @@ def _format_note(
     gone: Mapping[str, Sequence[str]],
     acting: Mapping[str, list[str]],
 ) -> str:
-    unmet = list(state.unmet(stage))
+    unmet = list(state.unmet_dependencies(stage))
     more = f" and {len(unmet) - 3} more" if len(unmet) > 4 else ""
     named = ", ".join(unmet[:3] if more else unmet) + more
     if stage.id in gone:

@@ -45,7 +45,7 @@ def wait(
             for id_, end in zip(stages, ends, strict=True)
         ]
         data = ends[0] if len(ends) == 1 else {"stages": ends, "ended": over}
-        output.changed(data, lambda: "\n".join(lines), state)
+        output.print_change(data, lambda: "\n".join(lines), state)
     if not over:
         raise typer.Exit(1)
 

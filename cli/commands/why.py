@@ -52,8 +52,8 @@ class AnswerLimits(NamedTuple):
 #: Function that returns an answer of the given size, as data and as lines of text.
 Sized = Callable[[AnswerLimits], tuple[Record, Iterator[str]]]
 #: Sizes of an answer, from the longest to the shortest. wfctl prints the first one that fits.
-_SIZES = (AnswerLimits(), AnswerLimits(16, 16), AnswerLimits(12, 8), AnswerLimits(8, 5), AnswerLimits(6, 3), AnswerLimits(4, 2), AnswerLimits(2, 1),
-          AnswerLimits(1, 1), AnswerLimits(1, 0), AnswerLimits(0, 0))  # fmt: skip
+_COUNTS = ((16, 16), (12, 8), (8, 5), (6, 3), (4, 2), (2, 1), (1, 1), (1, 0), (0, 0))
+_SIZES = (AnswerLimits(), *(AnswerLimits(*counts) for counts in _COUNTS))
 
 
 def why(
@@ -177,7 +177,9 @@ def _load_surroundings(workflow: OpenedWorkflow) -> Surroundings:
     from reconciler.files.freshness import find_log_differences
 
     state = workflow.log.current(None)
-    return workflow.output.around(state, find_log_differences(workflow.root, workflow.log, state))
+    return workflow.output.collect_surroundings(
+        state, find_log_differences(workflow.root, workflow.log, state)
+    )
 
 
 def _find_stale(workflow: OpenedWorkflow) -> dict[str, list[str]]:

@@ -86,7 +86,7 @@ class EventOptions(NamedTuple):
     until: str | None = None
     grep: str | None = None
 
-    def of(self, root: OpenedWorkflow) -> Selection:
+    def build_selection(self, root: OpenedWorkflow) -> Selection:
         """Return the selection of events that these options describe."""
         return Selection(
             types=tuple(self.types or ()),

@@ -76,8 +76,10 @@ def record_checked_claims(
                 is_computed = command.type == "stage.computed"
                 stage = str(command.as_json()["stage"])
                 if is_computed and not options.dry_run:
-                    claims.believe(stage)
-                upheld = (claims.computed if is_computed else claims.over)(stage)
+                    claims.record_claimed_tasks_done(stage)
+                upheld = (
+                    claims.check_computed_claim if is_computed else claims.check_job_ended_claim
+                )(stage)
                 if upheld is not None:
                     commands, options = (upheld[0], *commands), require_version(options, upheld[1])
         print_outcome(output, jobs.service.handle(*commands, options=options), options)
@@ -102,7 +104,7 @@ def print_outcome(
     }
     said = [f"{name}: {text}" for name, text in told.items()]
     position = outcome.events[-1].position if outcome.events else None
-    output.changed(
+    output.print_change(
         data,
         lambda: "\n".join([*_format_lines(outcome, options), *said]),
         outcome.stands,

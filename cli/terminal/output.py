@@ -108,7 +108,7 @@ class Output:
         answer = build_success(data, said, {**meta, **shown.get("about", {})})
         return format_json_for_output(drop_empty_values(answer) if is_brief else answer)
 
-    def changed(
+    def print_change(
         self,
         data: Any,
         text: Callable[[], str],
@@ -158,9 +158,11 @@ class Output:
         """
         from projections.screens.next_actions import next_actions
 
-        return next_actions(state, self.around(state, seen))
+        return next_actions(state, self.collect_surroundings(state, seen))
 
-    def around(self, state: Workflow, seen: FileCheckResult | None = None) -> Surroundings:
+    def collect_surroundings(
+        self, state: Workflow, seen: FileCheckResult | None = None
+    ) -> Surroundings:
         """Return the circumstances outside the log that decide the next actions.
 
         They include missing files and a background runner that was killed. ``seen`` is the result

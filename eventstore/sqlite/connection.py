@@ -414,7 +414,9 @@ class Writer:
                 self._cursor.execute("ROLLBACK")
             self.lock.release()
 
-    def look(self, statement: str, stream: str, known: StreamHead | None) -> StreamHead:
+    def lock_and_read_head(
+        self, statement: str, stream: str, known: StreamHead | None
+    ) -> StreamHead:
         """Take the writer lock, and return the last events of the log and of a stream.
 
         `known` is the result of an earlier call; it is returned if nobody else has written. Raises
@@ -446,7 +448,7 @@ class Writer:
         First merge a long write-ahead log into the database file, unless another process writes or
         waits to write.
         """
-        if _sidecar_size(self.path, "-wal") > _LONG_LOG and self.lock.alone():
+        if _sidecar_size(self.path, "-wal") > _LONG_LOG and self.lock.try_acquire_uncontended():
             self.connection.execute("PRAGMA busy_timeout=0")
             self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         # An error may still refer to the cursor, and an open cursor keeps the file open.

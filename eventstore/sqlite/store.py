@@ -127,8 +127,8 @@ class SqliteStore(EventStore):
         if len(events) != 1 or events[0].event_id != claim.command_id:
             return self._append(writer, stream, events, expected, claim)
         try:
-            if not writer.lock.granted() or tip is None or tip.stream != stream:
-                tip = self._tip = writer.look(self._sql.tip, stream, tip)
+            if not writer.lock.try_acquire() or tip is None or tip.stream != stream:
+                tip = self._tip = writer.lock_and_read_head(self._sql.tip, stream, tip)
             done = (
                 self._try_append_single_event(writer, tip, events[0], claim)
                 if tip.meets(expected)

@@ -53,7 +53,7 @@ class _LockFile:
             )
             raise StoreUnwritable(self.path, why) from error
 
-    def granted(self) -> bool:
+    def try_acquire(self) -> bool:
         """Lock the file if it is free, and return whether it was locked."""
         return try_lock(self._descriptor)
 
@@ -64,10 +64,10 @@ class _LockFile:
             self.release()
         return is_free
 
-    def reached(self, end: float) -> bool:
+    def acquire_until(self, end: float) -> bool:
         """Wait for the lock until the monotonic time `end`, and return whether it was acquired."""
         place = _QueuedLockRequest(self._open())
-        if not place.reached(max(end - time.monotonic(), 0)):
+        if not place.wait_for_lock(max(end - time.monotonic(), 0)):
             return False
         os.close(self._descriptor)
         self._descriptor = place.descriptor
@@ -94,7 +94,7 @@ class _QueuedLockRequest:
         self._granted = threading.Event()
         self._abandoned = False
 
-    def reached(self, wait: float) -> bool:
+    def wait_for_lock(self, wait: float) -> bool:
         """Wait at most `wait` seconds for the lock, and return whether it was taken."""
         threading.Thread(target=self._queue, daemon=True, name="writer-queue").start()
         if self._granted.wait(wait):
@@ -125,12 +125,14 @@ class WriterLock(_LockFile):
 
     def acquire(self, wait: float) -> None:
         """Wait at most `wait` seconds for the lock. Raises StoreBusy after this time."""
-        if self.granted():
+        if self.try_acquire():
             return
         end = time.monotonic() + wait
-        is_head = self._queue.granted() or self._queue.reached(min(time.monotonic() + _STUCK, end))
+        is_head = self._queue.try_acquire() or self._queue.acquire_until(
+            min(time.monotonic() + _STUCK, end)
+        )
         try:
-            if not (self._try_acquire_between_appends(end) or self.reached(end)):
+            if not (self._try_acquire_between_appends(end) or self.acquire_until(end)):
                 raise StoreBusy(wait)
         finally:
             if is_head:
@@ -145,18 +147,18 @@ class WriterLock(_LockFile):
         while time.monotonic() < end:
             if self.is_free():
                 time.sleep(_MOMENT)
-                if self.granted():
+                if self.try_acquire():
                     return True
             time.sleep(_PAUSE)
         return False
 
-    def alone(self) -> bool:
+    def try_acquire_uncontended(self) -> bool:
         """Take the lock if no other process holds it or waits for it.
 
         Return whether it was taken. The place in the queue is kept, too.
         """
-        if self._queue.granted():
-            if self.granted():
+        if self._queue.try_acquire():
+            if self.try_acquire():
                 return True
             self._queue.release()
         return False

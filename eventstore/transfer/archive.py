@@ -196,7 +196,7 @@ class ValidStreamPrefixes:
             if stream is None or stream in ended:
                 continue
             try:
-                added = chains.added(raw).raw
+                added = chains.check_and_add(raw).raw
                 self._schema.event(raw.position, raw.hash, orjson.loads(raw.text))
             except (DamagedEvent, SchemaError):
                 ended.add(stream)

@@ -66,7 +66,7 @@ class Chains:
     def __init__(self) -> None:
         self.heads: dict[str, Link] = {}
 
-    def added(self, raw: RawEvent) -> CopyStep:
+    def check_and_add(self, raw: RawEvent) -> CopyStep:
         """Check that an event continues its stream, and return it with its stream and version.
 
         Raises DamagedEvent if the hash, version or previous hash does not match.
@@ -102,7 +102,7 @@ def iterate_checked_events(
     """
     for raw in source.all_raw():
         if only is None or _parse_body(raw).get("stream") == only:
-            yield chains.added(raw)
+            yield chains.check_and_add(raw)
 
 
 def copy_log(source: CopySource, target: EventStore, *, only: str | None = None) -> CopyCounts:

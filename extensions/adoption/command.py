@@ -142,7 +142,7 @@ def _print_result(output: Output, adoption: ImportResult, options: WriteOptions)
         *_software_lines(software),
     ]
     position = outcome.events[-1].position if outcome.events else None
-    output.changed(
+    output.print_change(
         data,
         lambda: "\n".join(lines),
         outcome.state,

@@ -53,7 +53,7 @@ class ClaimedStep:
     others: dict[str, ClaimedStep]
 
     @property
-    def since(self) -> int:
+    def previous_line(self) -> int:
         """The number of the log line that claimed the previous status."""
         return self.others[self.stage].entry.line
 
@@ -119,12 +119,15 @@ def _check_transition(step: ClaimedStep, stage: Fields, state: StateFile) -> Ste
     before, target = step.before or Status.PENDING, step.target
     if before is target:
         if step.before is not None:
-            yield "repeated_status", f"the status is {target} since line {step.since} already"
+            yield (
+                "repeated_status",
+                f"the status is {target} since line {step.previous_line} already",
+            )
         return
     row = transition(before, target)
     after_retry = before is Status.FAILED and step.retried and target is Status.PREPARING
     if row is None and not after_retry:
-        since = f" (line {step.since})" if step.before else ""
+        since = f" (line {step.previous_line})" if step.before else ""
         yield "illegal_transition", f"{before}{since} -> {target}"
     elif row is not None and row.by_amendment and not _is_amended(step.stage, state):
         yield "unamended_change", f"{before} -> {target} needs an amendment"
@@ -161,7 +164,7 @@ def _check_dependencies(step: ClaimedStep, stage: Fields) -> Steps:
     if step.before is Status.RUNNING and step.is_same_second_as(step.others[step.stage]):
         yield (
             "identical_times",
-            f"{step.target} in the same second as the launch (line {step.since})",
+            f"{step.target} in the same second as the launch (line {step.previous_line})",
         )
     for need, other in needs:
         if other is not None and other.target is Status.COMPLETED and step.is_same_second_as(other):

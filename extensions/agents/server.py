@@ -67,7 +67,7 @@ class ServerState:
 
     def __init__(self, warm: WarmProcess, folder: Path, actor: str | None) -> None:
         self._warm = warm
-        self._idle = [warm.reader() for _ in range(READERS)]
+        self._idle = [warm.start_reader() for _ in range(READERS)]
         self._free = anyio.Semaphore(READERS)
         self.folder = folder.resolve()
         self._actor = actor
@@ -133,7 +133,7 @@ class ServerState:
                 is_lent = False
                 if not stays:
                     reader.close()
-                self._idle.append(reader if stays else self._warm.reader())
+                self._idle.append(reader if stays else self._warm.start_reader())
                 self._free.release()
 
         try:
@@ -177,7 +177,7 @@ async def _wait_for_command(
                 await anyio.wait_readable(running.news)
             if in_time.cancelled_caught:
                 is_slow()
-            elif (ended := running.hear()) is not None:
+            elif (ended := running.wait_for_message()) is not None:
                 return ended
     except anyio.get_cancelled_exc_class():
         running.stop()

@@ -70,7 +70,7 @@ class RunningCommand:
             os.close(asked)
             os.close(telling)
 
-    def hear(self) -> CommandEnd | None:
+    def wait_for_message(self) -> CommandEnd | None:
         """Wait for the next message of the command.
 
         Returns the result if the command has ended, or None if it has just started.
@@ -105,16 +105,16 @@ class WarmProcess:
     """
 
     def __init__(self, run: Run, prepare: Callable[[], None]) -> None:
-        self._own_checkpoints_condition, commands = _create_socket_pair()
+        self._own, commands = _create_socket_pair()
         self._asks, asked = _create_socket_pair()
         if os.fork() == 0:
             self._asks.close()
-            self._own_checkpoints_condition.close()
-            _ForkServer(run, commands, asked).keep(prepare)
+            self._own.close()
+            _ForkServer(run, commands, asked).serve_until_parent_ends(prepare)
         commands.close()
         asked.close()
 
-    def reader(self) -> socket.socket:
+    def start_reader(self) -> socket.socket:
         """Start a reader process, and return the socket that sends commands to it.
 
         Closing the socket ends the reader.
@@ -138,11 +138,11 @@ class WarmProcess:
         it.
         """
         request = json.dumps([list(arguments), str(folder), dict(environ)]).encode()
-        return RunningCommand(request, reader or self._own_checkpoints_condition)
+        return RunningCommand(request, reader or self._own)
 
     def close(self) -> None:
         """Stop the warm process. Commands that are running continue."""
-        self._own_checkpoints_condition.close()
+        self._own.close()
         self._asks.close()
 
 
@@ -172,7 +172,7 @@ class _ForkServer:
         self._asked = asked
         self._taken, self._taking = os.pipe()
 
-    def keep(self, prepare: Callable[[], None]) -> NoReturn:
+    def serve_until_parent_ends(self, prepare: Callable[[], None]) -> NoReturn:
         """Fork processes for commands until the parent has ended, then exit."""
         code = 1
         try:

@@ -87,7 +87,9 @@ def export_log(source: ExportSource) -> Iterator[str]:
     Bytes that are not UTF-8 are returned as lone surrogates.
     """
     steps = (progress_log.build_piece(*step) for step in source.steps())
-    in_order = (part for part in steps if part is not None and part.version == part.recorded)
+    in_order = (
+        part for part in steps if part is not None and part.version == part.recorded_version
+    )
     # Lines that other programs wrote may belong before events that were recorded earlier. Collect
     # them in a separate pass, so that few lines are in memory.
     displaced = []

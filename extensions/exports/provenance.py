@@ -103,7 +103,7 @@ class LoopRound(NamedTuple):
     before: LoopRound | None
 
     @property
-    def counting(self) -> list[Run]:
+    def result_runs(self) -> list[Run]:
         """The attempts that gave the round's results: the last completed one per stage."""
         return list({run.stage: run for run in self.runs if run.completed}.values())
 
@@ -253,7 +253,10 @@ def _find_round_points_file(state: Workflow, stage: str) -> list[File]:
     name = state.loop_of(stage)
     if name is None or state.loop(name).points != stage:
         return []
-    source, asked = state.loops[name].round.source, state.stages.get(state.loop(name).asked)
+    source, asked = (
+        state.loops[name].round.source,
+        state.stages.get(state.loop(name).points_source_stage),
+    )
     return [one for one in _list_files(asked.results if asked else []) if one.path == source]
 
 

@@ -185,7 +185,7 @@ class _Crate:
         if one.told.points:
             value = json.dumps(one.told.points, ensure_ascii=False)
             yield _build_entity(points, "PropertyValue", f"points of {name}", value=value)
-        before = one.before.counting if one.before else []
+        before = one.before.result_runs if one.before else []
         action, asked = f"#round-{place}", self._tool_id(one.asked or "")
         chosen = (
             {"participant": _build_reference(asked)}
@@ -205,7 +205,7 @@ class _Crate:
                 *([_build_reference(points)] if one.told.points else []),
                 *chain.from_iterable(map(_build_number_references, before)),
             ],
-            result=[*chain.from_iterable(map(_build_number_references, one.counting))],
+            result=[*chain.from_iterable(map(_build_number_references, one.result_runs))],
             actionStatus=_COMPLETED if one.told.ended_at else None,
             **chosen,
         )

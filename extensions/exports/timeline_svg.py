@@ -71,7 +71,7 @@ class SpanFold:
         self.found = Spans()
         self._open: dict[str, Span] = {}
         self._pending: dict[str, Span] = {}
-        self._add_status_commands: dict[str, Status] = {}
+        self._status: dict[str, Status] = {}
 
     def add(self, event: RecordedEvent, state: Workflow) -> None:
         """Process an event. ``state`` is the state after this event."""
@@ -79,10 +79,10 @@ class SpanFold:
         found.first = min(found.first or at, at)
         found.last = max(found.last, at)
         for stage in (state.stages[id_] for id_ in list_touched_stages(event, state)):
-            before = self._add_status_commands.get(stage.id)
+            before = self._status.get(stage.id)
             if stage.status is before:
                 continue
-            self._add_status_commands[stage.id] = stage.status
+            self._status[stage.id] = stage.status
             if stage.status is Status.FAILED:
                 self._add_mark(stage.id, "failed", at, stage.last_error or "failed")
             elif stage.status is Status.COMPLETED and before is not None:

@@ -150,7 +150,7 @@ Connect = Callable[[Root, Schema, Clock], EventStore]
 class Verbatim(Schema):
     """A schema that accepts events of every type and version unchanged."""
 
-    def check_new(self, event: NewEvent) -> None:
+    def require_readable_event(self, event: NewEvent) -> None:
         """Accept every event, because events were checked when they were recorded."""
 
     def decode(self, position: int, hash_: str, text: str | bytes) -> RecordedEvent:
@@ -172,7 +172,7 @@ class ReplayClock:
         """Return the recording time and UTC offset of the current event."""
         return self.now
 
-    def turn(self, body: dict[str, Any]) -> None:
+    def set_to_event(self, body: dict[str, Any]) -> None:
         """Set the clock to the recording time of an event."""
         self.now = body["recorded_at"], body["utc_offset"]
 
@@ -218,7 +218,7 @@ def _append_all(
         bodies_in = map(orjson.loads, lines)
         for command, group in groupby(bodies_in, lambda body: str(body["command_id"])):
             bodies = list(group)
-            then.turn(bodies[0])
+            then.set_to_event(bodies[0])
             appended = store.append(
                 stream.name,
                 [new_event(body) for body in bodies],

@@ -402,7 +402,7 @@ def _iterate_machine_bypasses(
         log = workflow.machine(id_)
         if view is None:
             yield from answers.find_replaced_log_bypasses(workflow.root, store, log.stream)
-        yield from answers.find_machine_bypasses(log.steps(upto=view), log.ineffective())
+        yield from answers.find_machine_bypasses(log.steps(upto=view), log.explain_ignored_events())
 
 
 def drift(context: typer.Context, view: AsOf = None) -> None:

@@ -108,7 +108,7 @@ def _fill_views(desk: Any, tables: HistoryTables, at: At) -> None:
     for table in VIEWS.values():
         declared = (f"{column.name} {_TYPES[type(column.type)]}" for column in table.columns)
         desk.make(f"CREATE TEMPORARY TABLE {table.name} ({', '.join(declared)})")
-    for rows in tables.folded(at):
+    for rows in tables.iterate_rows_from_log(at):
         for name, found in rows.items():
             columns = list_column_names(history.tables[name])
             desk.fill(name, [[row.get(column) for column in columns] for row in found.values()])

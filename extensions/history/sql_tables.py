@@ -74,7 +74,7 @@ class HistoryTables:
                     return TablesProgress(state.head, state, CarriedData(**found["carried"]))
         return TablesProgress()
 
-    def folded(self, at: At = None) -> Iterator[Rows]:
+    def iterate_rows_from_log(self, at: At = None) -> Iterator[Rows]:
         """Yield the rows of the history, computed from the log without reading the tables.
 
         ``at`` is the moment at which the history ends; None means now.
@@ -83,8 +83,8 @@ class HistoryTables:
         for number, (event, state) in enumerate(self.log.steps(upto=at), 1):
             rows.add(event, state)
             if number % CHUNK == 0:
-                yield rows.settled()
-        yield rows.taken()
+                yield rows.pop_final_rows()
+        yield rows.pop_rows()
 
     def catch_up(self, limit: int | None = None) -> int:
         """Add new events to the tables, at most ``limit``, and return their number.
@@ -154,7 +154,7 @@ class HistoryTables:
         with select_migration_database(self.address).writing() as connection:
             if not self._advance_checkpoint(connection, fold, reached):
                 return False
-            for name, found in rows.taken().items():
+            for name, found in rows.pop_rows().items():
                 table, values = history.tables[name], list(found.values())
                 keys = [column.name for column in table.primary_key]
                 # Replace existing rows of these tables. Rows of the other tables belong to events,
@@ -202,7 +202,7 @@ def check_tables(address: Path | str, log: WorkflowLog) -> Iterator[Finding]:
     # without a reason.
     if tables.checkpoint().version != upto:
         return
-    wrong = _find_wrong_rows(tables.folded(upto), held)
+    wrong = _find_wrong_rows(tables.iterate_rows_from_log(upto), held)
     for name, left in held.items():
         if name in wrong or left:
             key = wrong.get(name) or next(iter(left))

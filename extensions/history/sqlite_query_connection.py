@@ -63,11 +63,11 @@ class SqliteQueryConnection:
         self._refused = self._guarded = False
         self._end = 0.0
 
-    def make(self, statement: str) -> None:
+    def run_trusted_statement(self, statement: str) -> None:
         """Run a trusted statement of wfctl, before any query of the user."""
         self._connection.execute(statement)
 
-    def one(self, statement: str) -> Any:
+    def fetch_trusted_value(self, statement: str) -> Any:
         """Run a trusted statement and return the first value of its result, or None."""
         try:
             row = self._connection.execute(statement).fetchone()
@@ -75,13 +75,13 @@ class SqliteQueryConnection:
             raise translate_error(error, self.path, _WAIT) from error
         return row[0] if row is not None else None
 
-    def fill(self, table: str, rows: Sequence[Sequence[Any]]) -> None:
+    def insert_rows(self, table: str, rows: Sequence[Sequence[Any]]) -> None:
         """Insert rows into a temporary table."""
         if rows:
             places = ", ".join("?" * len(rows[0]))
             self._connection.executemany(f"INSERT INTO temp.{table} VALUES ({places})", rows)
 
-    def ask(self, sql: str, parameters: dict[str, Any], seconds: float) -> QueryResult:
+    def run_user_query(self, sql: str, parameters: dict[str, Any], seconds: float) -> QueryResult:
         """Run one query and return its result.
 
         Afterwards, the connection can no longer write.

@@ -69,12 +69,12 @@ class HistoryRows:
             self._add_amendments(event, state)
         self._add_session(event, state)
 
-    def taken(self) -> dict[str, dict[Key, Row]]:
+    def pop_rows(self) -> dict[str, dict[Key, Row]]:
         """Return the rows that were collected since the last call, and forget them."""
         found, self.rows = self.rows, {}
         return found
 
-    def settled(self) -> dict[str, dict[Key, Row]]:
+    def pop_final_rows(self) -> dict[str, dict[Key, Row]]:
         """Return the collected rows that no later event can change. Keep the other rows."""
         return {name: self.rows.pop(name) for name in _SETTLED if name in self.rows}
 

@@ -35,7 +35,7 @@ class NoticesExtension(Extension):
         from extensions.notices.notifier import Notifier
 
         with Notifier(receiver, log, folder, hide, say, tells_end=tells_end) as notifier:
-            yield notifier.look
+            yield notifier.queue_new_notices
 
     def open_runner_notifier(
         self, receiver: str, workflow: str, root: Path, pid: int

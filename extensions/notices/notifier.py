@@ -94,7 +94,7 @@ class Notifier:
         """
         self._receiver = receiver
         self._log = log
-        self._load_sealed_content = folder / _KEPT
+        self._kept = folder / _KEPT
         self._root = folder.parent
         self._hide = hide
         self._say = say
@@ -110,7 +110,7 @@ class Notifier:
 
     def __exit__(self, *_: object) -> None:
         """Send the remaining notices, and wait a limited time for them."""
-        self.look()
+        self.queue_new_notices()
         self._queue.put(None)
         self._thread.join(_LAST)
         if self._thread.is_alive():
@@ -119,7 +119,7 @@ class Notifier:
                 "them later"
             )
 
-    def look(self) -> None:
+    def queue_new_notices(self) -> None:
         """Queue a notice for each relevant event since the last call."""
         head = self._log.store.head(self._log.stream)
         if head is None or head.version <= self._seen:
@@ -138,7 +138,7 @@ class Notifier:
         If no version is stored, notices start at the current version.
         """
         try:
-            return int(orjson.loads(read_regular(self._load_sealed_content))["version"])
+            return int(orjson.loads(read_regular(self._kept))["version"])
         except (OSError, ValueError, KeyError, TypeError):
             head = self._log.store.head(self._log.stream)
             version = head.version if head is not None else 0
@@ -157,10 +157,6 @@ class Notifier:
 
     def _save_progress(self, version: int) -> None:
         try:
-            write_whole(
-                self._load_sealed_content, json.dumps({"format": 1, "version": version}).encode()
-            )
+            write_whole(self._kept, json.dumps({"format": 1, "version": version}).encode())
         except OSError as error:
-            self._say(
-                f"{self._load_sealed_content} cannot be written ({error}), so wfctl may send a notice twice"
-            )
+            self._say(f"{self._kept} cannot be written ({error}), so wfctl may send a notice twice")

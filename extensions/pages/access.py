@@ -171,7 +171,7 @@ class AccessControl:
         shown = found.value if found is not None else ""
         return hmac.compare_digest(shown.encode(), self._cookie.encode())
 
-    def opens(self, token: str) -> bool:
+    def redeem_token(self, token: str) -> bool:
         """Return whether the token is valid.
 
         A valid token is replaced, so that it works only once.

@@ -110,7 +110,7 @@ class ServedWorkflows:
         self._find = find
         self.sight = sight
         self._lock = Lock()
-        self._load_sealed_content: OrderedDict[str, _Kept] = OrderedDict()
+        self._kept: OrderedDict[str, _Kept] = OrderedDict()
         self._entries: dict[str, ServedRoot] = {}
         self.refresh()
 
@@ -154,10 +154,10 @@ class ServedWorkflows:
 
     def _get_place(self, key: str) -> _Kept:
         with self._lock:
-            kept = self._load_sealed_content.setdefault(key, _Kept())
-            self._load_sealed_content.move_to_end(key)
-            while len(self._load_sealed_content) > _KEPT:
-                self._load_sealed_content.popitem(last=False)
+            kept = self._kept.setdefault(key, _Kept())
+            self._kept.move_to_end(key)
+            while len(self._kept) > _KEPT:
+                self._kept.popitem(last=False)
             return kept
 
     def running(
@@ -230,7 +230,7 @@ class ChangeWatcher:
         self._listeners: dict[str, int] = {}
 
     @contextmanager
-    def heard(self, entries: list[ServedRoot]) -> Iterator[None]:
+    def watch_workflows(self, entries: list[ServedRoot]) -> Iterator[None]:
         """Watch the workflows while the `with` block runs."""
         for entry in entries:
             with self._changed:
@@ -245,7 +245,7 @@ class ChangeWatcher:
                 for entry in entries:
                     self._listeners[entry.key] -= 1
 
-    def after(self, entries: list[ServedRoot], seen: str, seconds: float) -> str:
+    def wait_for_change(self, entries: list[ServedRoot], seen: str, seconds: float) -> str:
         """Wait until the mark differs from ``seen`` or time is up, and return the mark."""
         with self._changed:
             self._changed.wait_for(lambda: self._combine_marks(entries) not in ("", seen), seconds)

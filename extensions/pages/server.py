@@ -168,7 +168,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def _is_let_in(self, door: AccessControl, request: PageRequest) -> bool:
         token = request.text("token")
-        if token is not None and door.opens(token):
+        if token is not None and door.redeem_token(token):
             # Send an intermediate page that sets the cookie. The browser would not send a strict
             # cookie after a navigation from outside.
             self._send_content(
@@ -228,9 +228,9 @@ class Handler(BaseHTTPRequestHandler):
         self._send_head(200, "text/event-stream", {"Connection": "close"})
         self.wfile.write(b"retry: 1000\n\n")
         seen = self.headers.get("Last-Event-ID", "")
-        with self.server.pulses.heard(entries):
+        with self.server.pulses.watch_workflows(entries):
             while True:
-                mark = self.server.pulses.after(entries, seen, _SIGN)
+                mark = self.server.pulses.wait_for_change(entries, seen, _SIGN)
                 if mark in ("", seen):
                     self.wfile.write(b": still here\n\n")
                 else:

@@ -221,7 +221,7 @@ class ServerConnection:
                 connection.execute("COMMIT")
             return found.fetchall()
 
-        return self.lasting(work)
+        return self.run_with_reconnect(work)
 
     def _find_lock_holder(self) -> str:
         """Return the session that holds the lock for writing, or an empty string.
@@ -235,7 +235,7 @@ class ServerConnection:
             return ""
         return ", ".join(f"{name} (process {pid} of the server)" for name, pid in found)
 
-    def lasting(self, work: Callable[[Server], _Result]) -> _Result:
+    def run_with_reconnect(self, work: Callable[[Server], _Result]) -> _Result:
         """Run `work` and return its result, repeated if the connection is lost.
 
         Raises `StoreUnreachable` if the server stays unreachable for too long.
@@ -302,7 +302,7 @@ class ServerConnection:
                 connection.execute(f"LISTEN {channel}".encode())
                 self._listening = True
 
-        self.lasting(work)
+        self.run_with_reconnect(work)
 
     def release(self) -> None:
         """Close a connection that goes through a connection pooler.

@@ -109,28 +109,28 @@ class PostgresQueryConnection:
     def __init__(self, address: str) -> None:
         self.address = address
         self._connection = connect_to_server(address)
-        self.make("BEGIN ISOLATION LEVEL REPEATABLE READ READ WRITE")
-        self._may_all = bool(self.one(_MAY_ALL))
+        self.run_trusted_statement("BEGIN ISOLATION LEVEL REPEATABLE READ READ WRITE")
+        self._may_all = bool(self.fetch_trusted_value(_MAY_ALL))
         self._guarded = False
         self._cursors = 0
 
-    def make(self, statement: str) -> None:
+    def run_trusted_statement(self, statement: str) -> None:
         """Run a trusted statement of wfctl, before any query of the user."""
         self._connection.execute(statement)
 
-    def one(self, statement: str) -> Any:
+    def fetch_trusted_value(self, statement: str) -> Any:
         """Run a trusted statement and return the first value of its result, or None."""
         row = self._connection.execute(statement).fetchone()
         return row[0] if row is not None else None
 
-    def fill(self, table: str, rows: Sequence[Sequence[Any]]) -> None:
+    def insert_rows(self, table: str, rows: Sequence[Sequence[Any]]) -> None:
         """Insert rows into a temporary table."""
         copied = f"COPY {table} FROM STDIN"
         with self._connection.cursor().copy(copied) as copy:
             for row in rows:
                 copy.write_row(row)
 
-    def ask(self, sql: str, parameters: dict[str, Any], seconds: float) -> QueryResult:
+    def run_user_query(self, sql: str, parameters: dict[str, Any], seconds: float) -> QueryResult:
         """Run one query and return its result. See `SqliteDesk.ask` for the errors.
 
         Afterwards, the connection can no longer write.
@@ -139,11 +139,11 @@ class PostgresQueryConnection:
         if not self._guarded:
             if self._may_all:
                 _make_role(self._connection)
-            self.make("SET TRANSACTION READ ONLY")
+            self.run_trusted_statement("SET TRANSACTION READ ONLY")
             self._guarded = True
         self._cursors += 1
         name = f"answer_{self._cursors}"
-        self.make(f"SET LOCAL statement_timeout = {max(1, round(seconds * 1000))}")
+        self.run_trusted_statement(f"SET LOCAL statement_timeout = {max(1, round(seconds * 1000))}")
         with self._enforce_time_limit(seconds):
             names = self._declare_cursor(name, sql, parameters)
             first = self._fetch_chunk(name)

@@ -301,7 +301,7 @@ class PostgresStore(EventStore):
         self._require_new(stream, events)
         self._require_writable()
         tries = count()
-        lost, done = self._server.lasting(
+        lost, done = self._server.run_with_reconnect(
             lambda c: (next(tries), self._append(c, stream, events, expected, claim))
         )
         return (
@@ -447,14 +447,16 @@ class PostgresStore(EventStore):
                     connection.execute(statement, parameters)
                 connection.execute("COMMIT")
 
-        self._server.lasting(work)
+        self._server.run_with_reconnect(work)
 
     def session_user(self) -> str | None:
         """Return the name of the database user. See `EventStore.session_user`."""
         ((name,),) = self._fetch("SELECT session_user::text")
         return str(name)
 
-    def be_patient(self, asks_again: Callable[[StoreUnreachable, float], bool]) -> None:
+    def retry_while_unreachable(
+        self, asks_again: Callable[[StoreUnreachable, float], bool]
+    ) -> None:
         """Set the function that decides whether to wait longer for an unreachable server."""
         self._server.asks_again = asks_again
 

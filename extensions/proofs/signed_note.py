@@ -64,11 +64,11 @@ class VerifierKey(NamedTuple):
         key = b64encode(bytes([self.kind]) + self.public).decode()
         return f"{self.name}+{self.key_id.hex()}+{key}"
 
-    def made(self, signature: Signature) -> bool:
+    def is_stated_signer(self, signature: Signature) -> bool:
         """Return whether a signature states that this key made it."""
         return (signature.name, signature.key_id) == (self.name, self.key_id)
 
-    def holds(self, text: str, signature: Signature) -> bool:
+    def is_signature_valid(self, text: str, signature: Signature) -> bool:
         """Return whether a signature of the text is valid and was made with this key."""
         from cryptography.exceptions import InvalidSignature
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -177,9 +177,9 @@ def verify_note(note: Note, keys: Iterable[VerifierKey]) -> Sequence[VerifierKey
     known, found = list(keys), []
     for signature in note.signatures:
         for key in known:
-            if not key.made(signature):
+            if not key.is_stated_signer(signature):
                 continue
-            if not key.holds(note.text, signature):
+            if not key.is_signature_valid(note.text, signature):
                 raise UnverifiedNote(
                     f"the signature of {key.name} does not match the note, so the note cannot be "
                     "trusted",

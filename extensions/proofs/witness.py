@@ -137,7 +137,9 @@ class Witness:
         if refused is not None:
             return refused
         line = load_or_create_witness_signer().cosigned(request.note.text, self._now())
-        theirs = [s for s in request.note.signatures if any(key.made(s) for key in keys)]
+        theirs = [
+            s for s in request.note.signatures if any(key.is_stated_signer(s) for key in keys)
+        ]
         self._write_seen(seen._replace(note=str(Note(request.note.text, (*theirs, line)))))
         return Reply(200, line.line())
 
@@ -250,7 +252,7 @@ def request_cosignature(
             url=url,
             status=reply.status,
         )
-    theirs = tuple(one for one in notes.read_signatures(reply.body) if key.made(one))
+    theirs = tuple(one for one in notes.read_signatures(reply.body) if key.is_stated_signer(one))
     notes.verify_note(Note(note.text, theirs), [key])
     return Note(note.text, (*note.signatures, *theirs))
 

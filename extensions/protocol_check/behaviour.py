@@ -154,7 +154,9 @@ def _check_start(log: CheckedWorkflow, event: Data) -> None:
     stage = _require_status(log, event, "preparing", *(("running",) if lost else ()))
     _require_dependencies(log, stage)
     require_promise(
-        not log.waiting, "consent", f"the attempt starts while {log.waiting} waits for a decision"
+        not log.open_amendment_ids,
+        "consent",
+        f"the attempt starts while {log.open_amendment_ids} waits for a decision",
     )
     expected = f"att-{len(stage.attempts) + 1:04d}"
     require_promise(
@@ -216,7 +218,9 @@ def _check_reuse(log: CheckedWorkflow, event: Data) -> None:
     stage, data = _require_status(log, event, "preparing"), event["data"]
     require_promise(stage.open is None, "attempt fencing", "an attempt is still running")
     require_promise(
-        not log.waiting, "consent", f"the stage continues while {log.waiting} waits for a decision"
+        not log.open_amendment_ids,
+        "consent",
+        f"the stage continues while {log.open_amendment_ids} waits for a decision",
     )
     require_promise(
         data["attempt"] in stage.good, "verified", "the outputs of that attempt were never verified"

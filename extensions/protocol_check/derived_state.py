@@ -161,7 +161,7 @@ class CheckedWorkflow:
         )
 
     @property
-    def waiting(self) -> str:
+    def open_amendment_ids(self) -> str:
         """The ids of the amendments (plan changes) that can still be decided, as one text."""
         return ", ".join(id_ for id_, one in self.amendments.items() if one.is_open)
 
@@ -439,7 +439,9 @@ def check_round(log: CheckedWorkflow, event: Data) -> None:
         "the current round has not ended",
     )
     require_promise(
-        not log.waiting, "consent", f"the round starts while {log.waiting} waits for a decision"
+        not log.open_amendment_ids,
+        "consent",
+        f"the round starts while {log.open_amendment_ids} waits for a decision",
     )
     log.rounds[name] = last + 1
     for stage in stages:

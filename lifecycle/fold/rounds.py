@@ -47,7 +47,7 @@ def fold_round_begun(draft: Workflow, event: Event) -> None:
     for stage in stages:
         _reset_stage(stage)
     for stage in stages:
-        if stage.status is Status.INVALIDATED and not draft.unmet(stage):
+        if stage.status is Status.INVALIDATED and not draft.unmet_dependencies(stage):
             stage.status = Status.READY
 
 
@@ -79,7 +79,7 @@ def list_loop_points(
     from lifecycle.sweeps.points import build_points  # imports readers of files
 
     first = build_points(state.stages[loop.points].parameters[MAP])
-    return [*(dict(one.values) for one in first), *standing.added]
+    return [*(dict(one.values) for one in first), *standing.points_from_rounds]
 
 
 def find_new_point_problems(
@@ -107,7 +107,8 @@ def is_round_from_loop_source(
     the stage completed.
     """
     results = {
-        one["path"]: one["sha256"] for one in state.stages[loop.asked or loop.points].results
+        one["path"]: one["sha256"]
+        for one in state.stages[loop.points_source_stage or loop.points].results
     }
     known = (data.get("data") or {}).get(loop.ask)
     own = data.get("source") == loop.ask and known is not None

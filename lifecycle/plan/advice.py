@@ -235,10 +235,10 @@ def _find_budget_stops(state: Workflow) -> Iterator[str]:
     budget = left = maximum_session_cost(state)
     beyond = [stage for stage in state.stages.values() if is_over_session_budget(state, stage)]
     for stage in beyond:
+        cost = estimate_stage_cost(state, stage)
         yield (
-            f"{stage.id}: no session can start the stage, because its estimated cost "
-            f"{estimate_stage_cost(state, stage):g} is above the session budget {budget:g}. Increase "
-            "session_config.session_budget"
+            f"{stage.id}: no session can start the stage, because its estimated cost {cost:g} is above "
+            f"the session budget {budget:g}. Increase session_config.session_budget"
         )
     for stage in state.stages.values() if not beyond else ():
         left -= estimate_stage_cost(state, stage)

@@ -50,7 +50,8 @@ def _find_loop_problems(loop: LoopDefinition, known: Mapping[str, Any]) -> Itera
     yield from _find_connection_problems(loop, known)
     yield from _find_first_point_problems(loop, known)
     if not loop.has_external_proposer and (
-        loop.asked not in loop.stages or loop.ask not in known[loop.asked].outputs
+        loop.points_source_stage not in loop.stages
+        or loop.ask not in known[loop.points_source_stage].outputs
     ):
         yield (
             f"ask: expected an output of one of its stages, such as {loop.stages[-1]}/next.csv, or "

@@ -305,7 +305,7 @@ def find_consequences(state: Workflow, at: str) -> list[Payload]:
 
 def _find_consequences_of_waiting(state: Workflow, stage: Stage) -> list[Payload]:
     """Return the events by which a waiting stage becomes ready or is marked as blocked."""
-    if stage.status in _HELD and not state.unmet(stage):
+    if stage.status in _HELD and not state.unmet_dependencies(stage):
         return [p.StageReadied(stage=stage.id, reset=stage.status is Status.INVALIDATED)]
     return [
         p.StageBlocked(
@@ -325,7 +325,7 @@ def _find_consequences_of_failed(state: Workflow, stage: Stage) -> list[Payload]
 
     Return an empty list unless an approved amendment allows this.
     """
-    if stage.rerun_by is None or state.unmet(stage):
+    if stage.rerun_by is None or state.unmet_dependencies(stage):
         return []
     rerun = state.amendments[stage.rerun_by].kind == "stage_rerun"
     reason = f"{'rerun' if rerun else 'superseded'} by {stage.rerun_by}"

@@ -58,7 +58,7 @@ class Impact:
     #: apply to its results.
     going_on: Mapping[str, str | None] = field(default_factory=dict)
 
-    def binding(self) -> dict[str, Any]:
+    def effects_to_approve(self) -> dict[str, Any]:
         """Return the effects that a person agrees to by approving the amendment.
 
         If these effects change before the approval, the person must be asked again.
@@ -72,7 +72,7 @@ class Impact:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the impact as a dictionary of JSON values."""
-        return {**self.binding(), "seconds_thrown_away": dict(self.seconds)}
+        return {**self.effects_to_approve(), "seconds_thrown_away": dict(self.seconds)}
 
 
 def compute_approval_impact(
@@ -468,7 +468,7 @@ def _forecast_tasks(
     # If earlier rounds stay valid, their failed tasks were accepted and are not computed again.
     left = stays - done if since is not None else set[str]()
     counting = done & stays
-    verdicts = (one.stage(stage.id).work.task_verdict for one in (state, changed))
+    verdicts = (one.stage(stage.id).work.task_check_parameters for one in (state, changed))
     is_judged = next(verdicts) != next(verdicts) and not all_anew
     # Tasks of the newest attempt that were computed, but whose results failed the check.
     failed = ((stage.attempts[-1].tasks if stage.attempts else None) or {}).get("failures", [])

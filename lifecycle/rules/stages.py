@@ -55,7 +55,7 @@ def _attempt_mismatch(
 
 def _require_dependencies(state: Workflow, stage: Stage) -> None:
     """Raise `DependenciesNotMet` unless all dependencies are completed."""
-    waiting_for = state.unmet(stage)
+    waiting_for = state.unmet_dependencies(stage)
     if waiting_for:
         raise DependenciesNotMet(stage.id, waiting_for)
 

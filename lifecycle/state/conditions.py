@@ -65,7 +65,7 @@ def points_added_by_rounds(state: Workflow, stage: str) -> list[dict[str, Any]]:
     name = state.loop_of(stage)
     if name is None or state.loop(name).points != stage:
         return []
-    return state.loops[name].added
+    return state.loops[name].points_from_rounds
 
 
 def find_point_source_stages(state: Workflow, stage: Stage) -> list[Stage]:
@@ -209,10 +209,10 @@ def advise_after_rejected_points(loop: LoopDefinition, why: str) -> tuple[str, s
     The message is ``why`` followed by the choices of the user.
     """
     choices = (
-        f"correct {loop.asked} first, change the limits in rounds.{loop.name} by an amendment, or "
-        f"end the loop with `wfctl round stop {loop.name} --reason TEXT`"
+        f"correct {loop.points_source_stage} first, change the limits in rounds.{loop.name} by an "
+        f"amendment, or end the loop with `wfctl round stop {loop.name} --reason TEXT`"
     )
-    return f"wfctl rerun {loop.asked} --reason TEXT", f"{why}: {choices}"
+    return f"wfctl rerun {loop.points_source_stage} --reason TEXT", f"{why}: {choices}"
 
 
 def _decisions(state: Workflow) -> Iterator[Hindrance]:

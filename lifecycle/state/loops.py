@@ -54,7 +54,7 @@ class LoopState:
         return self.over is None and self.round.ended_at is not None
 
     @property
-    def added(self) -> list[dict[str, Any]]:
+    def points_from_rounds(self) -> list[dict[str, Any]]:
         """The points that rounds added to the points of the plan, in order."""
         return [point for one in self.rounds for point in one.points]
 

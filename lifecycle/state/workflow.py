@@ -465,7 +465,7 @@ class Workflow:
         """Return the type of the stage's backend, ``local`` or ``remote``."""
         return backend_type(self.backend_profiles, stage.backend or self.default_backend)
 
-    def unmet(self, stage: Stage) -> dict[str, str]:
+    def unmet_dependencies(self, stage: Stage) -> dict[str, str]:
         """Return the dependencies for which a stage still has to wait, each with its status.
 
         These are stages that are not completed, and stages in a loop that is not over.

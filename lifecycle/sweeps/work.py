@@ -58,7 +58,7 @@ class PlainWork:
     #: files.
     task_basis: ClassVar[Mapping[str, Any] | None] = None
     #: Parameters of the check of each task's results.
-    task_verdict: ClassVar[Mapping[str, Any]] = {}
+    task_check_parameters: ClassVar[Mapping[str, Any]] = {}
     #: True if each round of a loop adds tasks, and the tasks of earlier rounds stay valid.
     grows_by_rounds: ClassVar[bool] = False
     #: Parameters that an amendment cannot change if it keeps the results of earlier loop rounds.
@@ -210,7 +210,7 @@ class MappedWork:
         return {name: value for name, value in self.parameters.items() if name not in aside}
 
     @property
-    def task_verdict(self) -> Mapping[str, Any]:
+    def task_check_parameters(self) -> Mapping[str, Any]:
         """Return the parameters of the check of each task's results."""
         seen = [VERIFY_PARAMETERS] if self.parameters.get("task_verify") else []
         judging = ("task_verify", METRICS, *seen)

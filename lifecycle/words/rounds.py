@@ -87,7 +87,7 @@ class LoopDefinition:
         return self.ask == AGENT
 
     @property
-    def asked(self) -> str:
+    def points_source_stage(self) -> str:
         """Return the stage whose output file contains the points of the next round.
 
         Return "" if a person or an agent proposes them.

@@ -200,7 +200,7 @@ class _Frame(NamedTuple):
     low: float
     high: float
 
-    def share(self, point: PlotPoint) -> tuple[float, float]:
+    def relative_position(self, point: PlotPoint) -> tuple[float, float]:
         """Return the position of a point in the plot, from the left and from the bottom.
 
         Both numbers are between 0 and 1.
@@ -209,7 +209,7 @@ class _Frame(NamedTuple):
             point.y, self.low, self.high
         )
 
-    def beyond(self, y: float) -> str:
+    def out_of_range_arrow(self, y: float) -> str:
         """Return an arrow towards a value outside the vertical range, or ""."""
         return "↓ " if _clamp_value(y) < self.low else "↑ " if _clamp_value(y) > self.high else ""
 
@@ -268,7 +268,7 @@ def draw_plot(plot: Plot) -> str:
 
 
 def _get_pixel(frame: _Frame, x: float, y: float) -> tuple[float, float]:
-    across, up = frame.share(PlotPoint(x, y))
+    across, up = frame.relative_position(PlotPoint(x, y))
     width, height = _WIDTH - _LEFT - _RIGHT, _HEIGHT - _TOP - _BOTTOM
     return _LEFT + across * width, _TOP + (1 - up) * height
 
@@ -323,7 +323,7 @@ def _draw_best_and_limits(plot: Plot, frame: _Frame) -> Iterator[str]:
     for name, limit in plot.limits.items():
         x, y = _get_pixel(frame, frame.left, limit)
         right = _WIDTH - _RIGHT
-        if arrow := frame.beyond(limit):
+        if arrow := frame.out_of_range_arrow(limit):
             edge = _TOP - 4 if limit > frame.high else _HEIGHT - 6
             yield format_text(f"{arrow}{name}", x=right, y=edge, text_anchor="end", style=_OF_LIMIT)
             continue
@@ -351,7 +351,7 @@ def draw_braille_plot(plot: Plot, width: int = 60, height: int = 12) -> list[str
     """
     frame = _build_frame(plot)
     canvas = [[0] * width for _ in range(height)]
-    near = {name: y for name, y in plot.limits.items() if not frame.beyond(y)}
+    near = {name: y for name, y in plot.limits.items() if not frame.out_of_range_arrow(y)}
     limits = ([PlotPoint(x, y) for x in frame[:2]] for y in near.values())
     best = [_compute_step_corners(plot.best)] if plot.best else []
     for points in (*plot.lines.values(), *best, *limits):
@@ -371,7 +371,11 @@ def draw_braille_plot(plot: Plot, width: int = 60, height: int = 12) -> list[str
         *near,
     ]
     named = [f"{' ' * wide}  lines: {', '.join(lines_of)}"] if len(lines_of) > 1 else []
-    far = [f"{frame.beyond(y)}{name}" for name, y in plot.limits.items() if name not in near]
+    far = [
+        f"{frame.out_of_range_arrow(y)}{name}"
+        for name, y in plot.limits.items()
+        if name not in near
+    ]
     named += [f"{' ' * wide}  off the scale: {', '.join(far)}"] if far else []
     return [plot.title, *lines, f"{' ' * wide} └{'─' * width}", f"{' ' * wide}  {ends}", *named]
 
@@ -381,7 +385,8 @@ def _compute_dots(
 ) -> Iterator[tuple[int, int]]:
     """Yield the coordinates of all dots on the straight lines between consecutive points."""
     places = [
-        (round(across * right), round((1 - up) * bottom)) for across, up in map(frame.share, points)
+        (round(across * right), round((1 - up) * bottom))
+        for across, up in map(frame.relative_position, points)
     ]
     yield from places
     for (x, y), (to_x, to_y) in pairwise(places):

@@ -14,11 +14,11 @@ def format_element(name: str, content: str = "", /, **attributes: object) -> str
 
     Because ``class`` is a Python keyword, the argument ``class_`` sets the attribute ``class``.
     """
-    given = "".join(
-        f" {key.rstrip('_').replace('_', '-')}={quoteattr(mark_invisible_in_each_line(format_coordinate(value)))}"
-        for key, value in attributes.items()
-        if value is not None
-    )
+    given = ""
+    for key, value in attributes.items():
+        if value is not None:
+            text = mark_invisible_in_each_line(format_coordinate(value))
+            given += f" {key.rstrip('_').replace('_', '-')}={quoteattr(text)}"
     return f"<{name}{given}>{content}</{name}>" if content else f"<{name}{given}/>"
 
 

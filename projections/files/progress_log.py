@@ -40,14 +40,14 @@ class LogPiece(NamedTuple):
         return self.place[0]
 
     @property
-    def recorded(self) -> int:
+    def recorded_version(self) -> int:
         """The version of the event that recorded this part.
 
         Text that another program wrote is in the file before its event is recorded.
         """
         return self.place[2]
 
-    def due(self, fresh: bool) -> bytes:
+    def bytes_to_append(self, fresh: bool) -> bytes:
         """Return the bytes to append to the file, with a leading newline if needed.
 
         ``fresh`` means that the file ends with a newline. A line of wfctl must not continue an
@@ -84,7 +84,7 @@ def join_pieces(pieces: Iterable[LogPiece], fresh: bool = True) -> bytes:
 def iterate_bytes(pieces: Iterable[LogPiece], fresh: bool = True) -> Iterator[bytes]:
     """Yield the bytes of each part of progress.log, as `join_pieces` would join them."""
     for part in pieces:
-        yield part.due(fresh)
+        yield part.bytes_to_append(fresh)
         fresh = part.content.endswith(b"\n")
 
 

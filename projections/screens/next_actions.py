@@ -94,7 +94,7 @@ def is_ready_to_start(state: Workflow, stage: Stage) -> bool:
     waiting = stage.status is Status.READY or (
         stage.status is Status.PREPARING and stage.open_attempt is None
     )
-    return waiting and not state.unmet(stage)
+    return waiting and not state.unmet_dependencies(stage)
 
 
 def dependencies_of_ready_stages(state: Workflow) -> list[str]:
@@ -413,7 +413,7 @@ def _format_subject(ids: list[str]) -> str:
 
 def _of_stage(state: Workflow, stage: Stage, around: Surroundings) -> list[NextAction]:
     match stage.status:
-        case Status.PENDING | Status.INVALIDATED if not state.unmet(stage):
+        case Status.PENDING | Status.INVALIDATED if not state.unmet_dependencies(stage):
             return [NextAction(f"wfctl stage ready {stage.id}", f"{stage.id} can start")]
         case Status.POST_PROCESSING:
             return [_suggest_verification(state, stage, around.launched.get(stage.id, ()))]
@@ -466,7 +466,7 @@ def _suggest_after_failure(state: Workflow, stage: Stage, around: Surroundings) 
     """
     decided = stage.rerun_by is not None or find_edits_affecting_stage(state, stage.id, around)
     used_up = stage.retry_count >= retry_limit(state.backend_type(stage))
-    if decided or (state.unmet(stage) and not used_up):
+    if decided or (state.unmet_dependencies(stage) and not used_up):
         return []
     found = _suggest_unblocking(state, stage)
     return [

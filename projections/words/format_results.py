@@ -163,7 +163,7 @@ def _compare_with_reference(number: Mapping[str, Any], reference: Mapping[str, A
     known, error = reference["value"], reference.get("error")
     source = f", {reference['source']}" if reference.get("source") else ""
     found = measure_difference(known, error, number["value"], number.get("error"))
-    far = found.told if found is not None else "far"
+    far = found.difference_text if found is not None else "far"
     return f"{far} from {format_with_error(known, error)}{source}"
 
 
@@ -179,7 +179,7 @@ class NumberDifference(NamedTuple):
     sigma: float | None
 
     @property
-    def told(self) -> str:
+    def difference_text(self) -> str:
         """The difference in σ if an error is known, otherwise in percent."""
         if self.sigma is not None:
             return f"{self.sigma:.1f} σ"
@@ -188,7 +188,11 @@ class NumberDifference(NamedTuple):
         return f"{self.relative:+.2%}".replace("%", " %")
 
     def __str__(self) -> str:
-        return self.told if self.sigma is None else f"{self.value:+.3g} ({self.told})"
+        return (
+            self.difference_text
+            if self.sigma is None
+            else f"{self.value:+.3g} ({self.difference_text})"
+        )
 
 
 def measure_difference(

@@ -111,7 +111,7 @@ def points_of_round(state: Workflow, name: str, number: int) -> list[dict[str, A
     if number > 1:
         return standing.rounds[number - 1].points
     every = list_loop_points(state, state.loop(name), standing)
-    return every[: len(every) - len(standing.added)]
+    return every[: len(every) - len(standing.points_from_rounds)]
 
 
 def attempts_of_round(state: Workflow, name: str, number: int) -> list[Attempt]:

@@ -54,7 +54,7 @@ class ObservedJob:
         return code is not None and code <= SIGNALLED
 
     @property
-    def is_untold(self) -> bool:
+    def has_unknown_command_result(self) -> bool:
         """Return whether the result of a command that survived its shells is unknown."""
         return self.alone and self.exit_code in UNTOLD
 

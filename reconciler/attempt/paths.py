@@ -272,7 +272,7 @@ class AttemptPaths:
     task_points, task_record = _attempt_path("tasks/points"), _attempt_path("tasks/record.jsonl")
 
     @property
-    def starts(self) -> Path:
+    def start_claims_folder(self) -> Path:
         """The folder with second copies of the claims that the jobs make when they start.
 
         It is outside the stage's folder, so that it survives when the stage's folder is removed.

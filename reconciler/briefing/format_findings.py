@@ -89,8 +89,9 @@ def _describe_evidence_briefly(evidence: Evidence) -> Iterator[str]:
     monitor = {None: "does not answer", True: "is running", False: "gone"}[evidence.monitor_locked]
     yield f"monitor {monitor}"
     yield from map(_describe_job, evidence.jobs)
-    if evidence.silence is not None:
-        yield f"the machine does not answer: {' '.join(evidence.silence.split())[:_SILENCE]}"
+    if evidence.missing_answer_reason is not None:
+        reason = " ".join(evidence.missing_answer_reason.split())
+        yield f"the machine does not answer: {reason[:_SILENCE]}"
     else:
         listed = (evidence.queue.listed if evidence.queue is not None else None) or ()
         yield from (f"{evidence.scheduler} lists {one.id} as {one.state}" for one in listed)

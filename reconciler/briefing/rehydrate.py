@@ -80,7 +80,7 @@ def rehydrate(jobs: JobContext, *, dry_run: bool = False) -> Briefing:
         if news:
             jobs.acting_as("reconciler").record(*news)
         for id_ in died:
-            with jobs.sole(id_):
+            with jobs.lock_stage(id_):
                 if _has_interrupted_preparation(root, jobs.service.state(), id_):
                     failed = p.StageFailed(stage=id_, error="interrupted during preparation")
                     jobs.acting_as("reconciler").record(failed)

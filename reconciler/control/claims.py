@@ -54,7 +54,7 @@ class ClaimChecker:
     jobs: JobContext
     uphold: Uphold | None = None
 
-    def computed(self, id_: str) -> tuple[Payload, int] | None:
+    def check_computed_claim(self, id_: str) -> tuple[Payload, int] | None:
         """Check the claim that the computation of a stage has succeeded.
 
         Returns None if the evidence does not contradict the claim. Otherwise returns the decision
@@ -65,7 +65,7 @@ class ClaimChecker:
         is_open = stage.open_attempt is not None
         return self._check_claim(state, stage, "computed", _NOT_COMPUTED) if is_open else None
 
-    def over(self, id_: str) -> tuple[Payload, int] | None:
+    def check_job_ended_claim(self, id_: str) -> tuple[Payload, int] | None:
         """Check the claim that the job of a stage in post-processing has ended.
 
         Returns None if the evidence does not contradict the claim. Otherwise returns the decision
@@ -76,7 +76,7 @@ class ClaimChecker:
         known = stage.attempt is not None and stage.status is Status.POST_PROCESSING
         return self._check_claim(state, stage, "over", _ALIVE) if known else None
 
-    def believe(self, id_: str) -> None:
+    def record_claimed_tasks_done(self, id_: str) -> None:
         """Record the tasks of a sweep as done if nothing shows how they ended.
 
         A person has claimed that they succeeded. Prints the number of these tasks.
@@ -88,8 +88,8 @@ class ClaimChecker:
         # This import is slow and needed only for a sweep.
         from reconciler.sweep.judge_tasks import close_tasks, find_tasks_to_judge
 
-        with self.jobs.sole(id_):
-            if not inspect_attempt(self.jobs, state, stage).verdict.is_untold:
+        with self.jobs.lock_stage(id_):
+            if not inspect_attempt(self.jobs, state, stage).verdict.has_doubtful_outputs:
                 return
             found = find_tasks_to_judge(self.jobs.root, state, stage)
             newest = newest_attempt(self.jobs, state, stage)

@@ -118,7 +118,7 @@ def dispatch_stage(
         return outcome
     check_no_undecided_edits(jobs.service, id_)
     stop_marked_attempts(jobs)
-    with jobs.sole(id_):
+    with jobs.lock_stage(id_):
         return _start_next_attempt(jobs, id_, mode, options, diagnostic)
 
 

@@ -408,7 +408,7 @@ def _find_unlogged_attempt(
                 continue
             evidence, judged = _inspect_unlogged_attempt(jobs, stage, one)
             if is_possibly_running(judged):
-                goes_on, is_over = one.starts.exists(), False
+                goes_on, is_over = one.start_claims_folder.exists(), False
             else:
                 goes_on, is_over = _has_usable_result(jobs.root, stage, one, evidence, judged), True
             if goes_on and _has_current_definition(jobs, state, stage, one):
@@ -547,7 +547,7 @@ def record_unlogged_jobs(jobs: JobContext, state: Workflow) -> Workflow:
     ids |= {stage.id for stage in free if any(_find_unlogged_attempts(jobs, state, stage))}
     for id_ in [id_ for id_ in state.stages if id_ in ids]:
         try:
-            with jobs.sole(id_):
+            with jobs.lock_stage(id_):
                 state = jobs.service.state()
                 record_unlogged_job(jobs, state, state.stage(id_))
         except LifecycleError as error:

@@ -162,7 +162,7 @@ def _settle_attempt(jobs: JobContext, finding: AttemptFinding) -> AttemptFinding
 
     Returns the new finding, or None if the attempt has ended or was replaced in the meantime.
     """
-    with jobs.sole(finding.stage):
+    with jobs.lock_stage(finding.stage):
         state = jobs.service.state()
         stage = state.stage(finding.stage)
         if not is_in_flight(stage) or stage.attempts[-1].id != finding.attempt:
@@ -510,7 +510,7 @@ def _has_new_waiting_reason(
     recorded, seen = stage.attempts[-1].waiting, None
     with suppress(ReconcilerError, OSError):
         seen = inspect_attempt(jobs, state, stage).evidence
-    is_silent = seen is None or seen.silence is not None
+    is_silent = seen is None or seen.missing_answer_reason is not None
     turn.reason_due = time.monotonic() + (_REASON_OF_SILENT if is_silent else _REASON_AGAIN)
     return seen is not None and why_waiting(seen) != (recorded["reason"] if recorded else None)
 
@@ -527,7 +527,7 @@ def settle_and_is_waiting_useless(jobs: JobContext, id_: str) -> bool:
         return True
     if finding.verdict.action is not Action.UNKNOWN:
         return False
-    why_not = finding.evidence.silence
+    why_not = finding.evidence.missing_answer_reason
     if why_not is not None:
         text = f"{id_}: the status of {finding.attempt} is unknown ({why_not}); wfctl checks again"
         jobs.say(text, level="warning", stage=id_, attempt=finding.attempt)

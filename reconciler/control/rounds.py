@@ -105,16 +105,17 @@ def read_proposed_round(root: Path, state: Workflow, loop: LoopDefinition) -> p.
     except OSError as error:
         raise UnreadablePoints(loop.name, number, loop.ask, str(error.strerror)) from error
     found = sha256(content).hexdigest()
-    if found not in (one["sha256"] for one in state.stages[loop.asked].results):
+    source = loop.points_source_stage
+    if found not in (one["sha256"] for one in state.stages[source].results):
         why = (
-            f"the file was changed after stage {loop.asked} wrote it; `wfctl verify {loop.asked}` "
+            f"the file was changed after stage {source} wrote it; `wfctl verify {source}` "
             "shows the difference"
         )
         raise UnreadablePoints(loop.name, number, loop.ask, why)
     return p.RoundBegun(
         loop=loop.name,
         points=parse_points(loop, number, loop.ask, content),
-        by=f"stage:{loop.asked}",
+        by=f"stage:{loop.points_source_stage}",
         source=loop.ask,
         data={loop.ask: found},
     )

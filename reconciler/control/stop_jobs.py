@@ -204,7 +204,7 @@ def fail_and_stop(
     options = replace(options, content=content)
     if options.dry_run:
         return jobs.service.handle(command, options=options)
-    with jobs.sole(id_):
+    with jobs.lock_stage(id_):
         outcome = jobs.service.handle(command, options=options)
         stopped = _stop_newest_attempt(jobs, outcome.state.stage(id_))
     if stopped is None:
@@ -221,7 +221,10 @@ def stop_marked_attempts(jobs: JobContext, *, tells: bool = False) -> None:
     """
     for stage in jobs.service.state().stages.values():
         if stage.attempt is not None and stage.attempt.is_to_stop:
-            with _report_not_stopped(jobs, stage) if tells else nullcontext(), jobs.sole(stage.id):
+            with (
+                _report_not_stopped(jobs, stage) if tells else nullcontext(),
+                jobs.lock_stage(stage.id),
+            ):
                 _stop_newest_attempt(jobs, stage)
 
 

@@ -93,7 +93,7 @@ def _find_program(stage: Stage) -> list[str]:
 
 def _build_machine_problems(input_: _TrialInput) -> MachineProblems:
     try:
-        own, where, _ = DPDispatcherRunner().checked(input_.attempt, input_.given)
+        own, where, _ = DPDispatcherRunner().build_checked_submission(input_.attempt, input_.given)
         input_.trial.problems += _find_problems(input_, own, where)
     except MachineUnreachable as error:
         input_.trial.problems.append(error.reason)

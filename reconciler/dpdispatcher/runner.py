@@ -73,7 +73,7 @@ class DPDispatcherRunner:
 
         Implements `JobRunner.check`.
         """
-        return genuine.digest_submission(self.checked(attempt, given)[2])
+        return genuine.digest_submission(self.build_checked_submission(attempt, given)[2])
 
     def prepare(self, attempt: AttemptPaths, given: Mapping[str, Any]) -> str:
         """Check the submission, write it, and return its SHA-256.
@@ -81,7 +81,7 @@ class DPDispatcherRunner:
         Implements `JobRunner.prepare`.
         """
         # All checks come before the first write, so that a refused launch leaves no files behind.
-        own, where, text = self.checked(attempt, given)
+        own, where, text = self.build_checked_submission(attempt, given)
         if not (where.is_far or is_inside(Path(where.scratch), attempt.root)):
             _make_scratch(Path(where.scratch))
         _create_private_folder(attempt)
@@ -131,7 +131,7 @@ class DPDispatcherRunner:
         """
         return traces.read_submission_facts(attempt)
 
-    def checked(
+    def build_checked_submission(
         self, attempt: AttemptPaths, given: Mapping[str, Any]
     ) -> tuple[dict[str, Any], machine.ExecutionHost, str]:
         """Check a submission, and return the copy of it that belongs to the attempt.
@@ -298,9 +298,9 @@ def _wait_for_monitor_pid(
 ) -> int:
     """Wait until a new monitor has recorded its process id, and return the id.
 
-    ``before`` is the state before the start, from `_read_last_monitor_state`. Raises AlreadyMonitored if
-    another monitor holds the lock, or LaunchFailed if the new monitor ended or did not start in
-    time.
+    ``before`` is the state before the start, from `_read_last_monitor_state`. Raises
+    AlreadyMonitored if another monitor holds the lock, or LaunchFailed if the new monitor ended or
+    did not start in time.
     """
     end = time.monotonic() + _TAKE_UP
     known, size = before
@@ -338,7 +338,7 @@ def _create_private_folder(attempt: AttemptPaths) -> None:
     make_folders(attempt)
     write_whole(attempt.folder.parent / IGNORE, IGNORE_ALL)
     home = attempt.root / MARKER
-    for folder in (home, attempt.starts.parent, attempt.starts):
+    for folder in (home, attempt.start_claims_folder.parent, attempt.start_claims_folder):
         create_private_folder(folder, home)
     _move_blocking_objects_aside(attempt)
     os.close(open_lock(attempt.monitor_lock, home))

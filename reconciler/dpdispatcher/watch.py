@@ -75,7 +75,7 @@ def watch_attempt(attempt: AttemptPaths, patience: float = PATIENCE) -> WatchRes
         record_orphaned_jobs(attempt, evidence)
         if found is not None:
             return found
-        if evidence.silence is None:
+        if evidence.missing_answer_reason is None:
             answered = time.monotonic()
         elif time.monotonic() - answered > patience:
             return WatchResult.SILENT
@@ -151,7 +151,10 @@ def _print_finding(evidence: Evidence, found: Verdict) -> None:
     text = f"{evidence.observed_at} " + (
         "it waits or runs" if goes_on else f"{found.name}: {found.reason}"
     )
-    print(f"{text} ({evidence.silence})" if evidence.silence else text, flush=True)
+    print(
+        f"{text} ({evidence.missing_answer_reason})" if evidence.missing_answer_reason else text,
+        flush=True,
+    )
 
 
 def main(arguments: list[str]) -> int:

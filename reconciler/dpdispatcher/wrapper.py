@@ -393,7 +393,7 @@ def render_wrapper(
         "recorded": shlex.quote(attempt.sha256),
         "changed": int(ScriptEnd.CHANGED),
         "removed": int(ScriptEnd.REMOVED),
-        "starts": _quote_path(attempt.starts),
+        "starts": _quote_path(attempt.start_claims_folder),
         "no_room": shlex.quote(_NO_ROOM),
         "no_room_code": int(ScriptEnd.NO_ROOM),
         "flags": "--allow-ref " if allow_ref else "",

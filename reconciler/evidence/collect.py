@@ -153,7 +153,8 @@ def _observe_here(attempt: AttemptPaths, where: ExecutionHost, survey: Survey) -
     # about the result of the command.
     jobs = (
         replace(job, failed_flag=None)
-        if job.failed_flag and (job.is_untold or traces.has_task_marks(attempt, job.name))
+        if job.failed_flag
+        and (job.has_unknown_command_result or traces.has_task_marks(attempt, job.name))
         else job
         for job in _add_queue_entries(attempt, known, queue, complete, works=bool(tenants))
     )
@@ -317,7 +318,7 @@ def record_orphaned_jobs(attempt: AttemptPaths, evidence: Evidence) -> None:
     the note about the job is removed.
     """
     unasked = evidence.scheduler is not None and evidence.queue is None
-    knows = evidence.silence is None and not unasked
+    knows = evidence.missing_answer_reason is None and not unasked
     for job in evidence.jobs:
         place = attempt.job_record_path(job.name, JobRecordSuffix.ALONE)
         if knows and job.started and job.id is not None and job.lock_held and not job.id_alive:

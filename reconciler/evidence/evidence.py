@@ -127,7 +127,7 @@ class Evidence:
         return self.scratch_refusal if self.far is None else self.far.refusal
 
     @property
-    def silence(self) -> str | None:
+    def missing_answer_reason(self) -> str | None:
         """The reason why a machine or scheduler did not answer, or None.
 
         A machine that refused the connection has answered, so the result is None.

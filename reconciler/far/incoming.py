@@ -78,7 +78,7 @@ class ProtectedFiles(NamedTuple):
         """Return whether wfctl writes this file itself."""
         return self._is_among(path, self.written_here)
 
-    def is_named(self, path: Path) -> bool:
+    def is_named_or_autoloaded(self, path: Path) -> bool:
         """Return whether a definition names the file, or a program reads it automatically.
 
         This is also true if a folder above the file is named or read in this way.
@@ -88,7 +88,7 @@ class ProtectedFiles(NamedTuple):
 
     def has(self, path: Path) -> bool:
         """Return whether the file is protected for any reason."""
-        return self.is_written_here(path) or self.is_named(path)
+        return self.is_written_here(path) or self.is_named_or_autoloaded(path)
 
     def _is_among(self, path: Path, known: Collection[str]) -> bool:
         steps = os.path.relpath(path, self.root).split("/")
@@ -137,7 +137,7 @@ def is_result(
     is_sent = exists(base / path) and any(
         _matches_path_or_folder(path, os.path.normpath(p)) for p in sent
     )
-    is_sent = is_sent or (protected is not None and protected.is_named(base / path))
+    is_sent = is_sent or (protected is not None and protected.is_named_or_autoloaded(base / path))
     return any(not is_sent or _equals_literal_pattern(path, pattern) for pattern in matching)
 
 

@@ -66,8 +66,8 @@ def query_machine_settings(given: Mapping[str, Any], attempt: AttemptPaths) -> d
 def query_submission_settings(path: Path, given: Mapping[str, Any], root: Path) -> dict[str, Any]:
     """Return the settings that DPDispatcher reads from a submission file in the root.
 
-    The result has the fields of `query_machine_settings`. For jobs on this machine it also has their
-    ``folder`` and the names of the ``jobs``. Raises MachineUnreachable if the machine file cannot
+    The result has the fields of `query_machine_settings`. For jobs on this machine it also has
+    their ``folder`` and the names of the ``jobs``. Raises MachineUnreachable if the machine file cannot
     be read, or ProgramMissing if DPDispatcher is not installed.
     """
     source = machine.find_machine_file(given, path.parent)

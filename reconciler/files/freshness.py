@@ -153,7 +153,7 @@ def find_log_differences(root: Root, log: WorkflowLog, state: Workflow) -> FileC
     from service.files.inspection import FilesInspection
     from service.reading.trust_marks import find_tamper_evidence
 
-    files = FilesInspection(root, log).looked()
+    files = FilesInspection(root, log).describe_file_problems()
     found = find_deviations(root.path, state)
     verdicts = dict(_find_changed_verdicts(root.path, state))
     times = _find_unrecorded_times(root.path, state)

@@ -111,7 +111,7 @@ class StopRequest:
 
     signal: int | None = None
 
-    def ask(self, number: int, _frame: FrameType | None) -> None:
+    def handle_stop_signal(self, number: int, _frame: FrameType | None) -> None:
         """Record the first signal that asks the loop to stop.
 
         Raises `KeyboardInterrupt` for a second signal, so that the loop ends immediately.
@@ -129,7 +129,7 @@ def catch_stop_signals() -> Iterator[StopRequest]:
     """
     asked = StopRequest()
     heard = [number for number in _STOP_SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
-    before = {number: signal.signal(number, asked.ask) for number in heard}
+    before = {number: signal.signal(number, asked.handle_stop_signal) for number in heard}
     try:
         yield asked
     finally:

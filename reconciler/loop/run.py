@@ -101,7 +101,7 @@ def run_loop(
     """
     options = replace(options, content={"run": orders.report})
     jobs = jobs.acting_as("runner")
-    with jobs.driving():
+    with jobs.lock_workflow_loop():
         first = jobs.service.first_answer(options)
         if first is not None:
             return _find_earlier_end(jobs, first)
@@ -133,7 +133,7 @@ def run_loop(
         held = [stage for stage in state.stages.values() if stage.status in pending]
         # In an imported workflow, a stage may be pending although it has no unmet dependencies.
         # Recording one such stage as ready also updates the others.
-        if free := next((stage for stage in held if not state.unmet(stage)), None):
+        if free := next((stage for stage in held if not state.unmet_dependencies(stage)), None):
             jobs.record(p.StageReadied(stage=free.id))
         try:
             return _close_session(jobs, WorkflowLoop(jobs, orders, asked).drive())
@@ -296,7 +296,7 @@ def _round_mark(state: Workflow, name: str) -> RoundMark:
 def _build_points_hindrance(loop: LoopDefinition, why: str) -> Hindrance:
     command, _ = advise_after_rejected_points(loop, why)
     unblock = f"`{command}`, or `wfctl round stop {loop.name} --reason TEXT`"
-    return Hindrance(loop.asked, why, unblock, command, ("TEXT",))
+    return Hindrance(loop.points_source_stage, why, unblock, command, ("TEXT",))
 
 
 def _stage_mark(stage: Stage) -> StageMark:
@@ -369,7 +369,7 @@ class WorkflowLoop:
         if isinstance(error, (NeedsConsent, *_PASSING_ERRORS)) or stage.open_attempt is not None:
             may_pass = isinstance(error, _PASSING_ERRORS)
             self._leave_stage(stage, text, f"correct the cause, then `{GO_ON}`", may_pass=may_pass)
-        elif stage.status is Status.READY and not state.unmet(stage):
+        elif stage.status is Status.READY and not state.unmet_dependencies(stage):
             self.jobs.record(p.StagePrepared(stage=id_), failure)
         elif stage.status is Status.PREPARING or computed:
             self.jobs.record(failure)
@@ -558,7 +558,7 @@ class WorkflowLoop:
             case Status.POST_PROCESSING:
                 return self._verify_stage
             case Status.READY | Status.PREPARING if not state.pending_amendments:
-                if stage.open_attempt is not None or state.unmet(stage):
+                if stage.open_attempt is not None or state.unmet_dependencies(stage):
                     return None
                 return (
                     self._launch_stage

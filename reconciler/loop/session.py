@@ -76,7 +76,7 @@ def start_manual_session(
 
     Raises `AlreadyDriven` while a loop runs.
     """
-    with nullcontext() if options.dry_run else jobs.driving():
+    with nullcontext() if options.dry_run else jobs.lock_workflow_loop():
         return begin_session(jobs, options, report=report)
 
 
@@ -87,7 +87,8 @@ def begin_session(
 
     The session gets the next number. Raises `NeedsConsent` while the plan waits for its approval,
     and `EnvironmentNotReady` if ``init.sh`` fails. In the second case, the failure is recorded in
-    the log. If the session does not belong to a loop, also raises any error of `check_report_path_free`.
+    the log. If the session does not belong to a loop, also raises any error of
+    `check_report_path_free`.
     """
     command = payload_of(p.SessionStarted.type, {"report": report, "driven": driven})
     if options.content is None:

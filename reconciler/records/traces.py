@@ -80,7 +80,10 @@ def iterate_started_jobs(
     A job's claim to start has a second copy outside the attempt's folder, so a started job is found
     even if that folder was removed.
     """
-    claims = {one.name: one for one in attempt.starts.glob(f"{JOB}*{JobRecordSuffix.STARTED}")}
+    claims = {
+        one.name: one
+        for one in attempt.start_claims_folder.glob(f"{JOB}*{JobRecordSuffix.STARTED}")
+    }
     claims |= {one.name: one for one in list_job_record_files(attempt, JobRecordSuffix.STARTED)}
     for _, place in sorted(claims.items()):
         ending, killed = (

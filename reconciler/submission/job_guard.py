@@ -154,7 +154,9 @@ def build_guard_lines(attempt: AttemptPaths, place: ExecutionHost) -> list[str]:
         f"wfctl_job={_QUEUED_JOB if place.has_scheduler else _SHELL_JOB}",
         f'wfctl_job={folder}/"job-${{wfctl_job:?}}"',
         _SHARED_LOCK if place.has_scheduler else _LOCK,
-        _STARTS.format(starts="''" if place.is_far else shlex.quote(str(attempt.starts))),
+        _STARTS.format(
+            starts="''" if place.is_far else shlex.quote(str(attempt.start_claims_folder))
+        ),
         _START,
         _REACHED,
         _ENDED,

@@ -154,7 +154,7 @@ def judge_tasks(state: Workflow, stage: Stage, attempt: AttemptPaths, found: Ver
     tasks is missing.
     """
     gone = found.action is Action.LAUNCH and not attempt.task_list.is_file()
-    if not (found.is_over or gone or found.is_untold) or not found.has_begun:
+    if not (found.is_over or gone or found.has_doubtful_outputs) or not found.has_possibly_started:
         return found
     return verdict_of_tasks(found, _count_tasks(state, stage, attempt))
 

@@ -454,7 +454,7 @@ def definition_digest(stage: Stage) -> str:
 
 def verification_digest(stage: Stage) -> str:
     """Return a digest of the settings and files with which each task is verified."""
-    return _digest_values(stage.work.task_verdict)
+    return _digest_values(stage.work.task_check_parameters)
 
 
 def _digest_values(values: Mapping[str, Any]) -> str:

@@ -148,7 +148,7 @@ class Verdict:
         return self.name == Situation.FINISHED_NOT_COLLECTED
 
     @property
-    def is_untold(self) -> bool:
+    def has_doubtful_outputs(self) -> bool:
         """Return whether the outputs exist but may be incomplete.
 
         A person must then decide.
@@ -169,7 +169,7 @@ class Verdict:
         return self.name == Situation.TASK_FAILED
 
     @property
-    def has_begun(self) -> bool:
+    def has_possibly_started(self) -> bool:
         """Return whether a task of the attempt may have started."""
         return self.name not in _NEVER_BEGAN
 
@@ -348,7 +348,7 @@ def _should_person_judge(e: Evidence) -> bool:
     This is the case if the end of a command was not recorded and no check verifies the outputs.
     """
     there = _has_succeeded(e) or _is_collected_unmarked(e)
-    return there and not e.verifiable and any(job.is_untold for job in e.jobs)
+    return there and not e.verifiable and any(job.has_unknown_command_result for job in e.jobs)
 
 
 def is_uncollected(e: Evidence) -> bool:
@@ -456,7 +456,9 @@ OWN_ROWS: Rows[Evidence] = (
     ),
     (
         (9, Situation.JOB_KILLED, Action.LOST),
-        lambda e: any(job.exit_code == KILLED and not job.is_untold for job in e.jobs),
+        lambda e: any(
+            job.exit_code == KILLED and not job.has_unknown_command_result for job in e.jobs
+        ),
         "a signal from outside (SIGKILL) ended the command",
     ),
     (
@@ -543,7 +545,7 @@ OWN_ROWS: Rows[Evidence] = (
     ),
     (
         (9, Situation.JOB_LOST, Action.LOST),
-        lambda e: any(job.is_untold for job in e.open_jobs),
+        lambda e: any(job.has_unknown_command_result for job in e.open_jobs),
         (
             "the shells of the job were killed; its command continued, but ended before it "
             "wrote every file to download"
@@ -680,7 +682,7 @@ FOREIGN_ROWS: Rows[Evidence] = (
     ),
     (
         (25, Situation.UNKNOWN, Action.UNKNOWN),
-        lambda e: e.silence is not None and bool(e.copies),
+        lambda e: e.missing_answer_reason is not None and bool(e.copies),
         "the scheduler gave no answer",
     ),
     (

@@ -19,10 +19,11 @@ def why_waiting(e: Evidence) -> str | None:
 
 
 def _describe_silent_source(e: Evidence) -> str | None:
-    if e.silence is None:
+    if e.missing_answer_reason is None:
         return None
     far = e.far is not None and e.far.error is not None
-    return f"{'the machine of its jobs' if far else 'the scheduler'} does not answer: {e.silence}"
+    subject = "the machine of its jobs" if far else "the scheduler"
+    return f"{subject} does not answer: {e.missing_answer_reason}"
 
 
 def _describe_paused_processes(e: Evidence) -> str | None:

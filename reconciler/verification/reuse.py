@@ -142,7 +142,7 @@ def reuse_outputs(jobs: JobContext, id_: str, named: str | None, options: WriteO
     if not options.dry_run:
         check_no_undecided_edits(jobs.service, id_)
         stop_marked_attempts(jobs)
-    with jobs.sole(id_):
+    with jobs.lock_stage(id_):
         state = jobs.service.state()
         kept = find_kept_outputs(jobs, state, state.stage(id_), named)
         if isinstance(kept, NothingToReuse):
@@ -218,7 +218,7 @@ def reuse_if_configured(
 def _reuse_if_valid(
     jobs: JobContext, state: Workflow, stage: Stage, kept: KeptOutputs, options: WriteOptions
 ) -> Outcome | None:
-    with jobs.sole(stage.id):
+    with jobs.lock_stage(stage.id):
         jobs.service.rehearse(kept.command(stage.id))
         _put_in_place(jobs, state, stage, kept)
         found = verify_stage(jobs, replace(stage, reused=kept.attempt.id))

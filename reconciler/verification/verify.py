@@ -69,7 +69,7 @@ class Verification:
     check_files: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def decides(self) -> bool:
+    def has_decisive_check(self) -> bool:
         """Return whether at least one check could have failed.
 
         The scan of a log never fails.
@@ -243,7 +243,7 @@ def complete_stage(
         # A stage in another status has nothing to verify. The rules refuse the command and report
         # the reason.
         return jobs.service.handle(p.StageCompleted(stage=id_), options=options)
-    upheld = (claims or ClaimChecker(jobs)).over(id_)
+    upheld = (claims or ClaimChecker(jobs)).check_job_ended_claim(id_)
     found = verify_stage(jobs, stage)
     _check_is_decidable(stage, found, evidence)
     failed = or_fail and bool(found.problems)
@@ -291,7 +291,7 @@ def build_completion(jobs: JobContext, stage: Stage, found: Verification) -> p.S
     Raises `NeedsConsent` if a person or an agent must decide whether the stage is done.
     """
     _check_is_decidable(stage, found, None)
-    if not found.decides:
+    if not found.has_decisive_check:
         command = f"wfctl stage complete {stage.id} --evidence TEXT"
         raise NeedsConsent(
             f"wfctl cannot decide whether the stage {stage.id} is done, because it has no "
@@ -330,7 +330,7 @@ def _build_completed(
         stage=stage.id,
         attempt=attempt.id if attempt else None,
         detail=evidence or last_line or f"{len(found.checks)} checks passed",
-        checks=list(found.checks) if evidence or found.decides else [],
+        checks=list(found.checks) if evidence or found.has_decisive_check else [],
         evidence=evidence,
         judged_by=f"{actor.kind}:{actor.name}" if evidence else None,
         outputs=list(found.outputs),

@@ -151,7 +151,7 @@ class Approvals:
         """Return whether this user account has pinned the log, in any folder."""
         return any(pin.first == self.first_hash() for pin in self._pins_known())
 
-    def namesake(self) -> str | None:
+    def find_same_id_folder(self) -> str | None:
         """Return the folder for which this account pinned another log with the same id.
 
         Such a log may have been replaced by this one. Return None if there is no such folder, or if

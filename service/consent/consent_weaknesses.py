@@ -40,7 +40,7 @@ def list_pin_contradictions(approvals: Approvals) -> list[str]:
     if why is not None:
         remedy = "if this log is the right one, a person runs `wfctl pin --replace`"
         return [f"no approval is valid: {why}. See `wfctl audit bypasses`; {remedy}"]
-    elsewhere = approvals.namesake()
+    elsewhere = approvals.find_same_id_folder()
     if elsewhere is not None:
         return [f"this user account pinned another log with the same id, in {elsewhere}"]
     return []

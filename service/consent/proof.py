@@ -124,7 +124,7 @@ def _build_shown_content(
     return {
         "amendment": {**agreed_content(amendment), **plan},
         "form": FORM,
-        "impact": impact.binding(),
+        "impact": impact.effects_to_approve(),
         "policy": state.consent,
         "scripts": dict(scripts),
         "workflow": state.id,
@@ -280,7 +280,7 @@ def rebuild_statement(state: Workflow, amendment: Amendment, approval: RecordedA
     said: dict[str, Any] = {"amendment": agreed_content(amendment), "head": head}
     said |= {"policy": state.consent, "workflow": state.id}
     if form == _THIRD:
-        bound = compute_approval_impact(state, amendment, kept, stops_all=True).binding()
+        bound = compute_approval_impact(state, amendment, kept, stops_all=True).effects_to_approve()
     else:
         bound = impact_shown_by_earlier_versions(state, amendment, kept)
     if form in (_SECOND, _THIRD):

@@ -50,7 +50,7 @@ def align_lines(found: bytes, fresh: bool, pieces: Sequence[LogPiece], shown: in
     position = number = 0
     lost = False
     while position < len(found):
-        due = pieces[number].due(fresh) if number < len(pieces) else None
+        due = pieces[number].bytes_to_append(fresh) if number < len(pieces) else None
         if due is not None and found.startswith(due, position):
             shown = max(shown, pieces[number].version)
             number += 1

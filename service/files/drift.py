@@ -232,7 +232,7 @@ def read_log_view(root: Path, name: str, left: Synced | None, *, thorough: bool 
         newer, tail = content[:length], content[length:]
         return LogView(digest(newer) == left.sha256, newer, tail, mark)
     newer, tail = content[left.base : left.size], content[left.size :]
-    return LogView(left.shows(content), newer, tail, mark)
+    return LogView(left.is_start_of(content), newer, tail, mark)
 
 
 def build_remembered_log_state(
@@ -248,7 +248,7 @@ def build_remembered_log_state(
     if len(part) <= NEWER_PART:
         return left
     content = (content_within(root, name) or b"")[:size]
-    if not left.shows(content):
+    if not left.is_start_of(content):
         # Another program changed the older part. Remember no file metadata, so that the next check
         # reads the whole file.
         return replace(left, mark=[])

@@ -347,7 +347,7 @@ class ForeignChanges:
         self.log = log
         self._files = FilesInspection(root, log)
 
-    def waiting(self, file: str | None = None) -> list[ForeignVersion]:
+    def list_undecided_versions(self, file: str | None = None) -> list[ForeignVersion]:
         """Return the manual edits that wait for a decision, oldest first.
 
         If ``file`` is given, return only the edits of this file.
@@ -388,7 +388,7 @@ class ForeignChanges:
         elif appended := b"".join(part.content for part in self._files.appended(sync)):
             yield ForeignVersion(LOG, "appended", base, appended)
 
-    def explained(self, change: ForeignVersion) -> list[dict[str, Any]]:
+    def describe_differences(self, change: ForeignVersion) -> list[dict[str, Any]]:
         """Return the differences of a manual edit, one for each field or group of lines."""
         if change.kind == "appended":
             return [
@@ -526,7 +526,7 @@ def find_undecided_edits(root: Root, log: WorkflowLog, state: Workflow) -> list[
     changes = ForeignChanges(root, log)
     now = state_document.build_document(state)
     found: dict[str, Edit] = {}
-    for change in changes.waiting(STATE):
+    for change in changes.list_undecided_versions(STATE):
         for one in changes.differences(change):
             if _is_plan_change(one) and not _is_value_in_log(now, one):
                 found[one.name] = Edit(one.name, one.old, one.new, one.stage)

@@ -87,7 +87,7 @@ class FilesInspection:
             return ""
         return "behind" if is_file_unedited(self.log, left, found) else "changed"
 
-    def looked(self) -> dict[str, str]:
+    def describe_file_problems(self) -> dict[str, str]:
         """Return a description of each file that is missing, edited or out of date.
 
         Correct files are left out.
@@ -152,11 +152,11 @@ class FilesInspection:
 def _classify_log_file(
     left: Synced | None, found: bytes, pieces: Sequence[LogPiece], since: int
 ) -> str:
-    known = [number for number, part in enumerate(pieces, 1) if part.recorded <= since]
+    known = [number for number, part in enumerate(pieces, 1) if part.recorded_version <= since]
     begins = join_pieces(pieces).startswith(found)
     if begins and len(found) >= len(join_pieces(pieces[: max(known, default=0)])):
         return ""
-    return "behind" if begins and (left is None or left.shows(found)) else "changed"
+    return "behind" if begins and (left is None or left.is_start_of(found)) else "changed"
 
 
 def describe_kept_version(drift: Drift) -> str:

@@ -88,7 +88,7 @@ def _find_profiles_without_machine(root: Path, profiles: Mapping[str, Any]) -> I
                 "can be dispatched to it (without a profile, a stage uses `local`)"
             )
         elif isinstance(given, str) and given and not exists(join_normalized_path(root, given)):
+            file = join_normalized_path(root, given)
             yield (
-                f"{name}: the machine file {join_normalized_path(root, given)} is missing, so no stage "
-                "can be dispatched to this backend yet"
+                f"{name}: the machine file {file} is missing, so no stage can be dispatched to this backend yet"
             )

@@ -53,7 +53,7 @@ def find_log_problems(root: Root, log: WorkflowLog) -> list[Finding]:
         history = find_extension("history")
         found += history.check_tables(root.address, log) if history is not None else ()
     try:
-        found += log.store.strays()
+        found += log.store.find_foreign_rows()
     except EventStoreError as error:
         found.append(Finding(None, None, None, "engine", error.message))
     return found

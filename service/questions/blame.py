@@ -93,7 +93,7 @@ def find_blame(log: WorkflowLog, name: str, at: At = None) -> list[Blame]:
     path = document_diff.parse_dotted_path(known, name)
     history = FieldHistory(path)
     for event, after in log.steps(upto=at):
-        history.see(event, after)
+        history.add_event(event, after)
     found = history.newest(known, name)
     named = any(amendment_of(change.event) for change in found)
     agreed = {record.id: record for record in list_amendment_records(log, at)} if named else {}
@@ -135,11 +135,11 @@ class FieldHistory:
             )
         return [change for change in found if change.new is not ABSENT] or found
 
-    def see(self, event: RecordedEvent, state: Workflow) -> None:
+    def add_event(self, event: RecordedEvent, state: Workflow) -> None:
         """Process the next event. ``state`` is the state after the event."""
-        self.take(event, self._encode_value(event, state))
+        self.add_value_text(event, self._encode_value(event, state))
 
-    def take(self, event: RecordedEvent, spelling: bytes) -> None:
+    def add_value_text(self, event: RecordedEvent, spelling: bytes) -> None:
         """Process the next event.
 
         ``spelling`` is the JSON text of the value at the path after the event, or b'' for no value.

@@ -74,13 +74,13 @@ class CauseFinder:
         self._steps: set[int] = set()
         self._newest: dict[tuple[str, str | None], int] = {}
         self._turns: dict[str, int] = {}
-        self._add_status_commands: dict[str, Status] = {}
+        self._status: dict[str, Status] = {}
         self._made: dict[str, str] = {}
         self._ids: dict[str, int] = {}
         self._command = ""
         self._root = 0
 
-    def see(self, event: RecordedEvent, state: Workflow) -> None:
+    def add_event(self, event: RecordedEvent, state: Workflow) -> None:
         """Process the next event. ``state`` is the state after the event."""
         version = event.version
         if event.command_id != self._command:
@@ -96,7 +96,7 @@ class CauseFinder:
             self._causes[version] = {cause} if cause is not None else set()
             self._causes[version] |= self._find_readiness_causes(event, state)
         if event.type == "stage.prepared":
-            self.renew(state.stages[event.data["stage"]])
+            self.update_readiness_causes(state.stages[event.data["stage"]])
         observed = event.type == "attempt.observed"
         if event.data.get("action") not in _TURNING if observed else event.type in _STEPS:
             self._steps.add(version)
@@ -129,8 +129,8 @@ class CauseFinder:
         turned = False
         named = state.stages.get(event.data.get("stage") or "")
         for stage in [named] if named is not None else state.stages.values():
-            if self._add_status_commands.get(stage.id) is not stage.status:
-                self._add_status_commands[stage.id] = stage.status
+            if self._status.get(stage.id) is not stage.status:
+                self._status[stage.id] = stage.status
                 self._turns[stage.id] = event.version
                 turned = True
         return turned
@@ -148,7 +148,7 @@ class CauseFinder:
         before = self._newest.get(("stage.readied", stage.id), 0)
         return found | ({stale} if stale is not None and stale > before else set())
 
-    def renew(self, stage: Stage) -> None:
+    def update_readiness_causes(self, stage: Stage) -> None:
         """Set the causes of a ready stage to the newest completions of its dependencies.
 
         This is needed because a ready stage stays ready if a dependency runs again, and no event
@@ -161,11 +161,7 @@ class CauseFinder:
         self._causes[version] = others | self._completions(stage)
 
     def _completions(self, stage: Stage) -> set[int]:
-        done = [
-            id_
-            for id_ in stage.depends_on
-            if self._add_status_commands.get(id_) is Status.COMPLETED
-        ]
+        done = [id_ for id_ in stage.depends_on if self._status.get(id_) is Status.COMPLETED]
         return {self._turns[id_] for id_ in done}
 
     def chain(self, stage: str, told: set[int]) -> list[CauseLink]:
@@ -236,7 +232,7 @@ def find_causes(log: WorkflowLog, *stages: str, at: At = None) -> list[Causes]:
     found = [state.stage(stage) for stage in stages]
     grounds = CauseFinder()
     for event, after in log.steps(upto=at) if found else ():
-        grounds.see(event, after)
+        grounds.add_event(event, after)
     told: set[int] = set()
     return [_find_causes(state, stage, grounds, told) for stage in found]
 
@@ -250,7 +246,7 @@ def _find_causes(state: Workflow, stage: Stage, grounds: CauseFinder, told: set[
     found = []
     for one in (stage, *_find_blocking_stages(state, stage)):
         if one.status is Status.READY:
-            grounds.renew(one)
+            grounds.update_readiness_causes(one)
         sentence = _describe_stage(
             one,
             _find_unmet_dependencies(state, one),
@@ -280,7 +276,7 @@ def _find_unmet_dependencies(state: Workflow, stage: Stage) -> list[Stage]:
     """
     if stage.status not in (Status.PENDING, Status.INVALIDATED, Status.READY):
         return []
-    found = [state.stages[dependency] for dependency in state.unmet(stage)]
+    found = [state.stages[dependency] for dependency in state.unmet_dependencies(stage)]
     return sorted(found, key=lambda one: one.status not in BLOCKING)
 
 

@@ -127,11 +127,11 @@ def _describe_proposal(before: Workflow, loop: LoopDefinition, event: RecordedEv
         "attempt": None,
         "read": digests,
     }
-    for attempt in before.stages[loop.asked].attempts if source else ():
+    for attempt in before.stages[loop.points_source_stage].attempts if source else ():
         left = {(one["path"], one["sha256"]) for one in attempt.results}
         if (source, told["sha256"]) in left:
             read = {one["path"]: one["sha256"] for one in attempt.inputs}
-            told |= {"attempt": f"{loop.asked}/{attempt.id}", "read": read}
+            told |= {"attempt": f"{loop.points_source_stage}/{attempt.id}", "read": read}
     return {"proposed": told}
 
 

@@ -45,7 +45,7 @@ class Moment:
         }
         return ", ".join(f"{name} {value}" for name, value in parts.items() if value is not None)
 
-    def seen(self, events: Iterator[RecordedEvent]) -> Iterator[RecordedEvent]:
+    def select_visible_events(self, events: Iterator[RecordedEvent]) -> Iterator[RecordedEvent]:
         """Yield the events that are visible at both times, in order of version."""
         if self.known_by is not None:
             events = select_events_known_by(events, self.known_by)
@@ -110,7 +110,7 @@ def select_events_so_by(events: Iterable[RecordedEvent], moment: str) -> Iterato
     its cause, the events of its amendment, and the approval that inserted its stage.
     """
     since = EffectiveTimes()
-    return (event for event in events if since.of(event) <= moment)
+    return (event for event in events if since.compute_effective_time(event) <= moment)
 
 
 class EffectiveTimes:
@@ -123,7 +123,7 @@ class EffectiveTimes:
         self._caused: dict[str, str] = {}
         self._made: dict[str, str] = {}
 
-    def of(self, event: RecordedEvent) -> str:
+    def compute_effective_time(self, event: RecordedEvent) -> str:
         """Return the time from which the event has an effect (UTC)."""
         if event.command_id != self._command:
             self._command, self._caused = event.command_id, {}

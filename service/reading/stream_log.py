@@ -166,7 +166,7 @@ def replace_if_ignored(event: RecordedEvent, state: State) -> RecordedEvent:
     found = find_ignored_event_entry(state, event.version)
     if found is None or event.type == SET_ASIDE:
         return event
-    return event.aside(found["why"])
+    return event.build_ignored_event(found["why"])
 
 
 def describe_ignored_events(state: State) -> list[str]:
@@ -290,7 +290,7 @@ class StreamLog(Generic[S]):
     def _seen(self, moment: Moment) -> Iterator[RecordedEvent]:
         if moment.so_by is not None:
             self._check_known_approvals(moment)
-        return moment.seen(self.store.read(self.stream, upto=moment.version))
+        return moment.select_visible_events(self.store.read(self.stream, upto=moment.version))
 
     def resolved(self, at: At = None) -> Moment:
         """Return the moment with its session replaced by the last version of the session.
@@ -383,14 +383,16 @@ class StreamLog(Generic[S]):
         draft = self.rules.draft(start) if start is not None else None
         yield from self._steps(draft, self.store.read(self.stream, after=after))
 
-    def along(self, events: Iterator[RecordedEvent]) -> Iterator[tuple[RecordedEvent, S]]:
+    def replay_given_events(
+        self, events: Iterator[RecordedEvent]
+    ) -> Iterator[tuple[RecordedEvent, S]]:
         """Yield the given events with the state after each of them, as `steps` does.
 
         The events must start with the first event of the log.
         """
         return self._steps(None, events)
 
-    def ineffective(self) -> dict[int, str]:
+    def explain_ignored_events(self) -> dict[int, str]:
         """Return the version of each ignored approval or decision, with the reason."""
         found: dict[int, str] = {}
         for event, _ in self._steps(None, self.store.read(self.stream)):

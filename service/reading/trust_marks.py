@@ -61,8 +61,9 @@ class TamperEvidence:
         """Return a sentence that describes the evidence."""
         if self.kind == SALVAGED:
             number = "1 event" if self.events == 1 else f"{self.events or 'some'} events"
+            at = truncate_utc_to_seconds(self.at)
             return (
-                f"the log was salvaged at {truncate_utc_to_seconds(self.at)}: {number} from version "
+                f"the log was salvaged at {at}: {number} from version "
                 f"{self.version} on could not be read, or followed an unreadable event, and "
                 "were left out"
             )
@@ -119,9 +120,10 @@ class ReplacedLogMark(TamperEvidence):
         if self.was is None:
             return ""
         old = self.was
+        at, began, seen = map(truncate_utc_to_seconds, (self.at, old.began, old.at))
         return (
-            f"this log replaced another one on {truncate_utc_to_seconds(self.at)}: {old.stream}, created "
-            f"{truncate_utc_to_seconds(old.began)}, last seen {truncate_utc_to_seconds(old.at)} at version {old.version} "
+            f"this log replaced another one on {at}: {old.stream}, created {began}, "
+            f"last seen {seen} at version {old.version} "
             f"(hash {old.hash}) with the state: {old.stood}; {_REMEDY}"
         )
 

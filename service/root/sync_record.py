@@ -51,7 +51,7 @@ class Synced:
     #: Whether the file ends with a newline.
     fresh: bool = True
 
-    def shows(self, content: bytes) -> bool:
+    def is_start_of(self, content: bytes) -> bool:
         """Return whether ``content`` starts with all bytes that wfctl wrote to the file."""
         return (
             len(content) >= self.size

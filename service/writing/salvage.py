@@ -39,7 +39,7 @@ def find_unsound_streams(store: EventStore, schema: Schema) -> dict[str, int]:
     """Return each stream that has damaged events, with the first damaged version."""
     chains = Chains()
     for raw in ValidStreamPrefixes(store, schema).all_raw():
-        chains.added(raw)
+        chains.check_and_add(raw)
     ends = {stream: link.version for stream, link in chains.heads.items()}
     sound = {**dict.fromkeys(store.streams(), 0), **ends}
     return {s: end + 1 for s, end in sound.items() if _count_versions_after(store, s, end) != 0}

@@ -97,7 +97,7 @@ class StreamWriter:
         """
         if options.command_id is None or options.dry_run:
             return None
-        return self.store.claimed(self.claim(commands, options))
+        return self.store.find_executed_command(self.claim(commands, options))
 
     def new_events(
         self, planned: Planned, sessions: Iterable[int | None], first_id: str | None = None

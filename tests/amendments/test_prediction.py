@@ -138,7 +138,7 @@ def _way_on(state: Workflow, stage: Stage) -> list[Payload]:
         needs = [id_ for id_ in stage.depends_on if id_ not in gone]
         return _amended(state, stage, {"depends_on": {"new": needs}})
     match stage.status:
-        case Status.READY if not state.unmet(stage):
+        case Status.READY if not state.unmet_dependencies(stage):
             return [s.attempt(stage.id), s.launched(stage.id, following)]
         case Status.RUNNING:
             return [s.computed(stage.id, newest)]

@@ -27,13 +27,17 @@ class Faults:
         self.torn = False
         self.steps = 0
         for module, name in (
-            (files, "write_over"),
+            (files, "replace_file_if_unchanged"),
             (marks, "write_sync"),
             (drift, "write_whole"),
         ):
             monkeypatch.setattr(module, name, self._before(getattr(module, name)))
-        monkeypatch.setattr(files, "append", self._append(atomic_files.append_if_unchanged))
-        monkeypatch.setattr(files, "restore", self._restore(atomic_files.overwrite_in_place))
+        monkeypatch.setattr(
+            files, "append_if_unchanged", self._append(atomic_files.append_if_unchanged)
+        )
+        monkeypatch.setattr(
+            files, "overwrite_in_place", self._restore(atomic_files.overwrite_in_place)
+        )
         monkeypatch.setattr(
             WorkflowFiles,
             "_record_changes_and_write",

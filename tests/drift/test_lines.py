@@ -15,7 +15,6 @@ import pytest
 from service.files import drift
 from service.files import workflow_files as files
 from service.root import atomic_files, sync_record
-from service.root import root as root_module
 from tests.cli.support import Place, call, write_plan
 from tests.drift.faults import Killed
 from tests.drift.support import (
@@ -244,7 +243,7 @@ def test_crash_during_a_repair_is_not_a_second_edit(
         raise Killed
 
     with monkeypatch.context() as patched:
-        patched.setattr(files, "restore", cut_off)
+        patched.setattr(files, "overwrite_in_place", cut_off)
         with pytest.raises(Killed):
             place.call("note", "killed")
     place.done("note", "ours")
@@ -315,7 +314,7 @@ def test_append_hashes_only_the_newest_part_of_a_long_log(
         hashed.append(len(content))
         return real(content)
 
-    monkeypatch.setattr(root_module, "digest", counting)
+    monkeypatch.setattr(sync_record, "digest", counting)
     monkeypatch.setattr(drift, "digest", counting)
     place.done("note", "one")
     place.done("note", "two")

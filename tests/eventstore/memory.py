@@ -52,7 +52,7 @@ class MemoryStore(EventStore):
         self._require_open()
         require_valid_stream_name(stream)
         for event in events:
-            self._schema.check_new(event)
+            self._schema.require_readable_event(event)
         known = self._commands.get(claim.command_id)
         if known is not None:
             require_same_command(claim, known, stream)
@@ -89,7 +89,7 @@ class MemoryStore(EventStore):
     def _decode(self, row: StoredRow) -> RecordedEvent:
         return self._schema.decode(row.position, row.hash, row.text)
 
-    def claimed(self, claim: Claim) -> AppendResult | None:
+    def find_executed_command(self, claim: Claim) -> AppendResult | None:
         """Implement `EventStore.claimed`."""
         self._require_open()
         known = self._commands.get(claim.command_id)
@@ -165,7 +165,7 @@ class MemoryStore(EventStore):
         """Return every column of a stream's rows, in order of version."""
         return iter(self._streams.get(stream, []))
 
-    def extent(self) -> tuple[int, int]:
+    def event_count_and_last_position(self) -> tuple[int, int]:
         """Return the number of events and the last position."""
         return len(self._log), self._log[-1].position if self._log else 0
 
@@ -196,7 +196,7 @@ class MemoryStore(EventStore):
     def _foreign_rules(self) -> Iterable[str]:
         return ()
 
-    def strays(self) -> Iterator[Finding]:
+    def find_foreign_rows(self) -> Iterator[Finding]:
         """Implement `EventStore.strays`. No program can bypass this store."""
         return iter(())
 

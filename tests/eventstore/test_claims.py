@@ -31,7 +31,7 @@ class TestClaims:
             store.append("w", notes(1), expected=1, claim=Claim("k", "two"))
         assert (caught.value.command_id, caught.value.stream) == ("k", "w")
         with pytest.raises(CommandConflict):
-            store.claimed(Claim("k", "two"))
+            store.find_executed_command(Claim("k", "two"))
 
     def test_same_id_on_another_stream_is_a_conflict(self, store: EventStore) -> None:
         """A command belongs to one stream."""
@@ -42,9 +42,9 @@ class TestClaims:
     def test_claim_is_looked_up_before_a_decision(self, store: EventStore) -> None:
         """The lookup returns None for a new claim and the first answer for a known one."""
         asked = claim()
-        assert store.claimed(asked) is None
+        assert store.find_executed_command(asked) is None
         first = store.append("w", notes(2), expected=0, claim=asked)
-        known = store.claimed(asked)
+        known = store.find_executed_command(asked)
         assert known is not None
         assert (known.events, known.repeated) == (first.events, True)
 
@@ -61,7 +61,7 @@ class TestClaims:
         asked = claim()
         with pytest.raises(WrongExpectedVersion):
             store.append("w", notes(1), expected=1, claim=asked)
-        assert store.claimed(asked) is None
+        assert store.find_executed_command(asked) is None
         again = store.append("w", notes(1), expected=2, claim=asked)
         assert (again.repeated, [found.version for found in again.events]) == (False, [3])
 
@@ -83,7 +83,7 @@ class TestCommandsThatAreOneEvent:
         kept = [ExecutedCommand(id_, "w", "content", n, n) for n, id_ in enumerate(ids, 1)]
         assert list(store.commands()) == sorted([*kept, ExecutedCommand("other", "w", "d", 3, 4)])
         assert store.claim(self.first.event_id) == claim_of(self.first)
-        known = store.claimed(claim_of(self.first))
+        known = store.find_executed_command(claim_of(self.first))
         assert known is not None
         assert (known.repeated, [event.version for event in known.events]) == (True, [1])
 
@@ -105,7 +105,7 @@ class TestCommandsThatAreOneEvent:
             with pytest.raises(CommandConflict):
                 store.append("x", events, expected=0, claim=claim_of(self.first))
         with pytest.raises(CommandConflict):
-            store.claimed(claim_of(self.first, "other"))
+            store.find_executed_command(claim_of(self.first, "other"))
 
     def test_command_with_a_separate_claim_is_recognized(self, store: EventStore) -> None:
         """An event with the command's id does not turn it into another command."""
@@ -120,7 +120,7 @@ class TestCommandsThatAreOneEvent:
         """The event id is free as a command id, unless the command reuses it as an event id."""
         member = note()
         store.append("w", [note(), member], expected=2, claim=claim())
-        assert store.claimed(claim_of(member)) is None
+        assert store.find_executed_command(claim_of(member)) is None
         with pytest.raises(EventIdReused):
             store.append("w", [member], expected=4, claim=claim_of(member))
         done = store.append("w", notes(1), expected=4, claim=claim_of(member))

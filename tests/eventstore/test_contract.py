@@ -141,7 +141,7 @@ class TestExpectations:
             store.append("w", notes(1), expected=expected, claim=asked)
         assert (caught.value.stream, caught.value.found) == ("w", length)
         assert len(list(store.read_all())) == length
-        assert store.claimed(asked) is None
+        assert store.find_executed_command(asked) is None
 
 
 class TestReading:

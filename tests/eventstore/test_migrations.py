@@ -157,7 +157,7 @@ def test_claims_before_an_upgrade_are_kept(tmp_path: Path) -> None:
     with closing(sqlite_store(path)) as store:
         for known in log.commands():
             asked = Claim(known.command_id, known.digest)
-            first = log.claimed(asked)
+            first = log.find_executed_command(asked)
             again = store.append(
                 "w", [note(event_id=known.command_id)], expected=Expected.ANY, claim=asked
             )

@@ -114,7 +114,7 @@ class Log(RuleBasedStateMachine):
         events = [note("good"), note(data={"x": float("nan")})]
         with pytest.raises(InvalidData):
             self.stores[which].append(stream, events, expected=Expected.ANY, claim=claim)
-        assert self.stores[which].claimed(claim) is None
+        assert self.stores[which].find_executed_command(claim) is None
 
     @rule(which=st.integers(0, 1))
     def reopen(self, which: int) -> None:

@@ -98,7 +98,7 @@ class TestOpening:
         self, database: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Without exclusive locks, two writers would break the hash chain."""
-        monkeypatch.setattr("eventstore.sqlite.connection.locks_exclude", lambda _: False)
+        monkeypatch.setattr("eventstore.sqlite.connection.has_working_file_locks", lambda _: False)
         with pytest.raises(LocksUnreliable):
             sqlite_store(database, filesystem=lambda _: "nfs")
 

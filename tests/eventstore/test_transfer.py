@@ -120,7 +120,7 @@ def test_copy_is_the_same_log(store: EventStore, source: EventStore) -> None:
     check_same(store, source)
     store.append("a", notes(1), expected=6, claim=claim())
     known = next(iter(source.commands()))
-    assert store.claimed(Claim(known.command_id, known.digest)) is not None
+    assert store.find_executed_command(Claim(known.command_id, known.digest)) is not None
     assert list(store.verify()) == []
 
 

@@ -111,12 +111,12 @@ def test_alone_is_false_next_to_a_holder_or_waiter(locks: list[WriterLock], join
     """`alone` returns True only if no other lock is held or waits."""
     arrived: list[WriterLock] = []
     locks[0].acquire(0)
-    assert not locks[4].alone()
+    assert not locks[4].try_acquire_uncontended()
     thread = joined(locks[1], arrived)
-    assert not locks[4].alone()
+    assert not locks[4].try_acquire_uncontended()
     locks[0].release()
     thread.join()
-    assert locks[4].alone()
+    assert locks[4].try_acquire_uncontended()
     with pytest.raises(StoreBusy):
         locks[0].acquire(0)
 

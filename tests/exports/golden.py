@@ -41,7 +41,7 @@ def frozen_root(path: Path, story: str) -> Path:
     bodies = map(json.loads, path_of(story, "events").read_text("utf-8").splitlines())
     for command, group in groupby(bodies, lambda body: str(body["command_id"])):
         events = list(group)
-        then.turn(events[0])
+        then.set_to_event(events[0])
         store.append(
             STREAM, [new_event(e) for e in events], expected=Expected.ANY, claim=Claim(command, "")
         )

@@ -40,7 +40,7 @@ def all_rows(path: Path) -> Tables:
 
 def expected(tables: HistoryTables) -> Tables:
     """Return the rows that a fold in memory gives."""
-    rows = united(tables.folded())
+    rows = united(tables.iterate_rows_from_log())
     return {name: [found[key] for key in sorted(found)] for name, found in rows.items()}
 
 
@@ -109,7 +109,7 @@ def test_folded_rows_are_yielded_in_parts(
     tables = HistoryTables(tmp_path / "events.db", chronicle.log)
     whole = expected(tables)
     monkeypatch.setattr("extensions.history.sql_tables.CHUNK", 2)
-    parts = list(tables.folded())
+    parts = list(tables.iterate_rows_from_log())
     assert len(parts) > chronicle.head // 2
     assert max(len(part.get("history_events", {})) for part in parts) == 2
     assert expected(tables) == whole

@@ -100,7 +100,11 @@ class Life:
     def compute(self) -> None:
         """Run the ready stage to its end; it may fail and be retried."""
         every = self.state.stages.values()
-        ready = (one for one in every if one.status is Status.READY and not self.state.unmet(one))
+        ready = (
+            one
+            for one in every
+            if one.status is Status.READY and not self.state.unmet_dependencies(one)
+        )
         for stage in [*ready][:1]:
             number = f"att-{len(stage.attempts) + 1:04d}"
             self.record(attempt(stage.id, "sync"))
@@ -201,13 +205,13 @@ class Life:
         """Compare the state with the expectation."""
         loop = self.state.loops["search"]
         assert [one.number for one in loop.rounds] == [*range(1, self.rounds + 1)]
-        assert [(one["x"], one["kind"]) for one in loop.added] == self.points[1:]
+        assert [(one["x"], one["kind"]) for one in loop.points_from_rounds] == self.points[1:]
         assert (loop.over is not None) == self.is_over, (loop, self.is_over)
         assert (loop.round.ended_at is not None) == self.has_ended
         tell = self.state.stages["tell"]
         if not self.is_over:
             assert tell.status in (Status.PENDING, Status.READY, Status.INVALIDATED)
-            assert self.state.unmet(tell)
+            assert self.state.unmet_dependencies(tell)
             assert self.state.workflow_status != "completed"
         for one in loop.rounds[:-1]:
             assert one.numbers["next.f"]["value"] >= 0 or self.is_stopped

@@ -258,7 +258,7 @@ def test_skipped_dependency_blocks_its_dependent_stage() -> None:
         *s.approved("stage_skip", "stage-2"),
         p.StageSkipped(stage="stage-2", amendment="amend-1"),
     )
-    assert state.unmet(state.stages["stage-3"]) == {"stage-2": "skipped"}
+    assert state.unmet_dependencies(state.stages["stage-3"]) == {"stage-2": "skipped"}
     assert is_stuck(state)
     assert [h.stage for h in find_hindrances(state)] == ["stage-3"]
 

@@ -77,7 +77,7 @@ def test_each_job_has_its_own_end_time(few: JobContext) -> None:
 def test_stage_locked_by_another_process_is_recorded_separately(few: JobContext) -> None:
     """The reconciler waits for the stage and does not delay the other stages."""
     with ExitStack() as held, jobs_of(few.root) as other:
-        held.enter_context(few.sole("stage-1", timeout=0))
+        held.enter_context(few.lock_stage("stage-1", timeout=0))
         reconcile_stages(replace(other, tell=lambda _: held.close()))
     assert statuses(few) == {Status.POST_PROCESSING}
     assert appends(few, "stage.computed") == 2

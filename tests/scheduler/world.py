@@ -68,7 +68,7 @@ class World:
         self._open.enter_context(patch.object(watch, "AGAIN", 0.0))
         self._open.enter_context(patch.object(judge_attempts, "AGAIN", 0.0))
         if not sees_nodes:
-            self._open.enter_context(patch.object(processes, "list_tenants", lambda: ()))
+            self._open.enter_context(patch.object(processes, "list_user_processes", lambda: ()))
 
     def _init(self) -> None:
         self.root.mkdir()

@@ -205,7 +205,7 @@ def test_every_state_obeys_the_invariants(history: History) -> None:
         finished = stage.status.value in ("post_processing", "completed")
         assert not (finished and stage.attempt is not None and stage.attempt.diagnostic)
         at_work = stage.status.value in ("ready", "preparing", "running", "post_processing")
-        assert not (at_work and state.unmet(stage))
+        assert not (at_work and state.unmet_dependencies(stage))
         assert sum(attempt.is_open for attempt in stage.attempts) <= 1
     assert (state.workflow_status == "completed") == state.is_finished
 

@@ -106,9 +106,9 @@ def test_check_waits_for_files_of_a_new_event(
 ) -> None:
     """A writer between its commit and its files causes no finding."""
     record_only(place, "just appended")
-    monkeypatch.setattr("service.root.root.system_clock", lambda: CRASHED_AT)
+    monkeypatch.setattr("service.root.sync_record.system_clock", lambda: CRASHED_AT)
     with writer(place, "note", "and shown") as write:
-        monkeypatch.setattr("service.root.root.time.sleep", lambda _: write())
+        monkeypatch.setattr("service.root.sync_record.time.sleep", lambda _: write())
         answer = place.json(*CHECKS[name])
     assert answer.code == 0
     assert name != "status" or answer.data["files"] == []
@@ -122,8 +122,8 @@ def test_check_does_not_wait_for_files_of_an_old_event(
     pauses: list[float] = []
     record_only(place, "appended long ago")
     later = CRASHED_AT + timedelta(seconds=3)
-    monkeypatch.setattr("service.root.root.system_clock", lambda: later)
-    monkeypatch.setattr("service.root.root.time.sleep", pauses.append)
+    monkeypatch.setattr("service.root.sync_record.system_clock", lambda: later)
+    monkeypatch.setattr("service.root.sync_record.time.sleep", pauses.append)
     place.json(*CHECKS[name])
     assert pauses == []
 

@@ -277,7 +277,7 @@ def _show_edits(context: typer.Context, machine: str, file: str | None) -> None:
 
 def _list_unrecorded_edits(look: MachineFilesReader, state: Machine) -> list[Document]:
     changed = [one for one in list_differences(look.root, look.log, state) if one.kind != "behind"]
-    ahead = look.foreseen() if changed else None
+    ahead = look.preview_foreign_changes() if changed else None
     taken = [p for listed in ahead.taken.values() for p, _ in listed] if ahead else []
     becomes = [format_event(p.type, p.model_dump(mode="json")) for p in taken]
     left = {one.path: list_unadopted(one.known) for one in ahead.left if one.known} if ahead else {}
@@ -394,7 +394,7 @@ def rehydrate(
             resume = None
             if protocol == "conductor":
                 now = utc_text(system_clock())
-                state = MachineFilesReader(root.root, log).foreseen().state
+                state = MachineFilesReader(root.root, log).preview_foreign_changes().state
                 resume = resume_track.track_resumption(root.root, state, resume_from, now)
             _print_brief(root.output, root.root, log, state, bound, resume)
             return

@@ -176,7 +176,11 @@ def _decide_checkpoint(
 
 def _decide_approval(state: Machine, command: p.MachineApproved, now: CommandContext) -> Decision:
     require_approval_possible(state, command.approval)
-    return [] if state.stands(command.approval, now.files) else _require_proof(state, command)
+    return (
+        []
+        if state.is_approval_up_to_date(command.approval, now.files)
+        else _require_proof(state, command)
+    )
 
 
 def _decide_withdrawal(

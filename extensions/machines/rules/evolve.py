@@ -178,7 +178,7 @@ def _enter_phase(
     draft.phase, draft.status = phase, None if phase == CANCELLED else status
     before = draft.visits.pop(phase, None)
     went = [] if before is None else before.went
-    if before is not None and before.has_begun:
+    if before is not None and before.has_recorded_events:
         went = [*went, before.record()]
     draft.visits[phase] = Visit(
         phase, at, draft.status, earlier=dict(earlier or {}), went=list(went)
@@ -222,7 +222,7 @@ def _apply_record(draft: Machine, event: Event) -> None:
     if kind.starts:
         same = [one for one in draft.definition.events.values() if one.status == visit.status]
         of_fault = [name for one in same for name in one.required]
-        if of_fault and visit.has_begun:
+        if of_fault and visit.has_recorded_events:
             # The work of the phase starts again. Keep the record of the earlier work, but drop the
             # fields that explain its failure.
             visit.went.append(visit.record())

@@ -38,7 +38,7 @@ class _Condition(BaseModel):
     def __str__(self) -> str:
         return self.says.format(self)
 
-    def _explain_unmet(self, facts: Facts) -> Any:  # noqa: ARG002 - those that join others ask nothing
+    def _find_unmet_value(self, facts: Facts) -> Any:  # noqa: ARG002 - those that join others ask nothing
         """Return the actual value if the condition is not met, otherwise `_MET`."""
         return _MET
 
@@ -70,7 +70,7 @@ class Present(_OfField):
     says = "{0.present} is present{0._format_time_condition}"
     present: str
 
-    def _explain_unmet(self, facts: Facts) -> Any:
+    def _find_unmet_value(self, facts: Facts) -> Any:
         value = facts.value(self.present)
         return value if is_empty(value) else _MET
 
@@ -81,7 +81,7 @@ class Equals(_OfField):
     field: str
     equals: JsonValue
 
-    def _explain_unmet(self, facts: Facts) -> Any:
+    def _find_unmet_value(self, facts: Facts) -> Any:
         value = facts.value(self.field)
         same = value == self.equals and isinstance(value, bool) == isinstance(self.equals, bool)
         return _MET if same else value
@@ -99,7 +99,7 @@ class HasCommit(_OfField):
 
     commit: str
 
-    def _explain_unmet(self, facts: Facts) -> Any:
+    def _find_unmet_value(self, facts: Facts) -> Any:
         value = facts.value(self.commit)
         fact = facts.files.get(commit_fact_key(str(value)), FileFact())
         if fact.valid if self._is_of_phase else fact.found:
@@ -122,7 +122,7 @@ class Counter(_Condition):
     at_least: Annotated[int, Field(ge=0)] = 0
     below: Annotated[int, Field(ge=1)] | None = None
 
-    def _explain_unmet(self, facts: Facts) -> Any:
+    def _find_unmet_value(self, facts: Facts) -> Any:
         count = facts.counts.get(self.counter, 0)
         met = count >= self.at_least and (self.below is None or count < self.below)
         return _MET if met else count
@@ -143,7 +143,7 @@ class Every(_OfField):
     status: list[str]
     including: list[str] = []
 
-    def _explain_unmet(self, facts: Facts) -> Any:
+    def _find_unmet_value(self, facts: Facts) -> Any:
         found = self._list_items(self.every, facts)
         missing = [name for name in self.including if name not in {one.name for one in found}]
         wrong = {one.name: one.status for one in found if one.status not in self.status}
@@ -170,13 +170,14 @@ class Some(_OfField):
     some: str
     status: list[str]
 
-    def _explain_unmet(self, facts: Facts) -> Any:
+    def _find_unmet_value(self, facts: Facts) -> Any:
         found = [one for one in self._list_items(self.some, facts) if one.is_new]
         met = any(one.status in self.status for one in found)
         return _MET if met else {one.name: one.status for one in found} or "no items"
 
     def __str__(self) -> str:
-        return f"an item of {self.some} has the status {' or '.join(self.status)}{self._format_time_condition}"
+        status = " or ".join(self.status)
+        return f"an item of {self.some} has the status {status}{self._format_time_condition}"
 
 
 class Recorded(_Condition):
@@ -185,7 +186,7 @@ class Recorded(_Condition):
     says = "the event {0.recorded} was recorded"
     recorded: str
 
-    def _explain_unmet(self, facts: Facts) -> Any:
+    def _find_unmet_value(self, facts: Facts) -> Any:
         return _MET if facts.events.get(self.recorded) else "not recorded"
 
 
@@ -195,7 +196,7 @@ class Approved(_Condition):
     says = "a person approved: {0.approved}"
     approved: str
 
-    def _explain_unmet(self, facts: Facts) -> Any:
+    def _find_unmet_value(self, facts: Facts) -> Any:
         given = self.approved in facts.approvals
         return _MET if given else facts.outdated.get(self.approved, "no approval")
 
@@ -211,7 +212,7 @@ class HasFile(_Condition):
     form: Literal["any", "json"] = "any"
     newer_than: Literal["phase"] | None = Field(default=None, exclude_if=lambda it: it is None)
 
-    def _explain_unmet(self, facts: Facts) -> Any:
+    def _find_unmet_value(self, facts: Facts) -> Any:
         fact = facts.files.get(self.file, FileFact())
         counting = fact.since(facts.earlier) if self.newer_than == "phase" else fact
         if counting.valid if self.form == "json" else counting.found:
@@ -234,7 +235,7 @@ class StatusIs(_Condition):
     says = "the phase is {0.phase_status}"
     phase_status: str
 
-    def _explain_unmet(self, facts: Facts) -> Any:
+    def _find_unmet_value(self, facts: Facts) -> Any:
         return _MET if facts.status == self.phase_status else facts.status
 
 
@@ -244,7 +245,7 @@ class LimitOf(_Condition):
     says = "the loop {0.limit_of} reached its limit"
     limit_of: str
 
-    def _explain_unmet(self, facts: Facts) -> Any:
+    def _find_unmet_value(self, facts: Facts) -> Any:
         by = facts.diverted_by
         return _MET if by == self.limit_of else by or "no loop reached its limit"
 
@@ -273,7 +274,7 @@ class Not(_Condition):
     says = "not ({0.not_})"
     not_: Annotated[Guard, Field(alias="not")]
 
-    def _explain_unmet(self, facts: Facts) -> Any:
+    def _find_unmet_value(self, facts: Facts) -> Any:
         return _MET if list_unmet(self.not_, facts) else "it is so"
 
 
@@ -386,7 +387,7 @@ def list_unmet(guard: Guard | None, facts: Facts) -> list[Unmet]:
         case AnyOf(any=inner):
             lacks = [list_unmet(part, facts) for part in inner]
             return [] if [] in lacks else [one for part in lacks for one in part]
-    path, found = find_field_path(guard), guard._explain_unmet(facts)  # noqa: SLF001 - a condition of this file
+    path, found = find_field_path(guard), guard._find_unmet_value(facts)  # noqa: SLF001 - a condition of this file
     is_bound = isinstance(guard, _OfField) and guard.newer_than == "phase"
     if (
         found is _MET

@@ -49,7 +49,7 @@ class Visit:
     went: list[Document] = field(default_factory=list)
 
     @property
-    def has_begun(self) -> bool:
+    def has_recorded_events(self) -> bool:
         """Return whether an event was recorded for the phase since it was entered."""
         return self.started_at is not None or bool(self.data)
 
@@ -295,7 +295,9 @@ class Machine:
             defaults=self.definition.defaults,
             counts=self.counts,
             events=self.events,
-            approvals=frozenset(one for one in self.approvals if self.stands(one, files)),
+            approvals=frozenset(
+                one for one in self.approvals if self.is_approval_up_to_date(one, files)
+            ),
             outdated={
                 one: why
                 for one in self.approvals
@@ -308,7 +310,7 @@ class Machine:
             diverted_by=self.diverted_by,
         )
 
-    def stands(self, approval: str, files: Mapping[str, FileFact]) -> bool:
+    def is_approval_up_to_date(self, approval: str, files: Mapping[str, FileFact]) -> bool:
         """Return whether an approval was given and fits the current fields and files."""
         if approval == DEFINITION and self.definition_agreed is not None:
             return self.definition_agreed

@@ -242,7 +242,7 @@ def _is_already_in_force(
     """Return whether the requested approval or withdrawal is in force already."""
     if withdraws:
         return approval not in state.approvals
-    return state.stands(approval, service.evidence(state))
+    return state.is_approval_up_to_date(approval, service.evidence(state))
 
 
 def build_request(approval: str, choice: str | None, withdraws: bool) -> Asked:

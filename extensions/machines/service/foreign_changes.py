@@ -134,7 +134,7 @@ def _is_equivalent_in_checkpoint(
         return True  # The engine writes the field again.
     if name in ("started_at", "completed_at"):
         visit = walk.state.visits.get(import_changes.resolve_alias(step))
-        return visit is not None and visit.has_begun and bool(walk.taken)
+        return visit is not None and visit.has_recorded_events and bool(walk.taken)
     if name == "status" and now is None:
         return bool(one.new == "NOT_STARTED")
     if name == "notes" and isinstance(one.new, str):
@@ -308,7 +308,7 @@ class MachineFilesReader:
         kept = read_kept_version(self.root, kept_name(state, path), left.sha256)
         return kept or shown or render_files(state)[path]
 
-    def foreseen(self) -> MachineFileChanges:
+    def preview_foreign_changes(self) -> MachineFileChanges:
         """Return the changes of other programs that the next write would record.
 
         Nothing is recorded or written. The returned state is the state after the next write.

@@ -89,7 +89,7 @@ class ChangeReplay:
         value = get_value(self.found, path)
         return value if isinstance(value, dict) else {}
 
-    def tries(self, command: Payload, path: Path_, at: str | None = None) -> bool:
+    def try_command(self, command: Payload, path: Path_, at: str | None = None) -> bool:
         """Run a command as if it were requested. Return False if the rules refuse it.
 
         ``at`` is the time that the file states for the change, or None.
@@ -132,14 +132,14 @@ class ChangeReplay:
             layout = record_key_order([change.model_dump(mode="json") for change in listed])
             self.facts([MachineUpdated(changes=listed, layout=layout)])
 
-    def refuses(self, path: Path_, target: Any, why: str) -> None:
+    def add_refusal(self, path: Path_, target: Any, why: str) -> None:
         """Record the reason why a change of a phase or status is not adopted."""
         named = f"{target!s:.60}"
         self.refused[path] = InvalidTransition(
             self.state.phase, named, why, list_next_phases(self.state)
         )
 
-    def route(self, wanted: Any, path: Path_) -> list[str] | None:
+    def find_event_route(self, wanted: Any, path: Path_) -> list[str] | None:
         """Return the names of the events that lead the phase to the wanted status.
 
         Returns None, and records a refusal, if no events lead there.
@@ -155,7 +155,9 @@ class ChangeReplay:
                 if status in kind.after and kind.status not in seen:
                     seen.add(kind.status)
                     open_.append((kind.status, [*way, name]))
-        self.refuses(path, wanted, f"no event changes the status {self.state.status} to this value")
+        self.add_refusal(
+            path, wanted, f"no event changes the status {self.state.status} to this value"
+        )
         return None
 
     def time(self, said: Any) -> str | None:
@@ -282,7 +284,7 @@ def _take_in_step(walk: ChangeReplay) -> None:
     wanted, path = _find_wanted_status(walk, step)
     is_at_work = status == "IN_PROGRESS"
     began_again = wanted == status and is_at_work and _is_later(walk, (*at, "started_at"))
-    names = ["step.started"] if began_again else walk.route(wanted, path)
+    names = ["step.started"] if began_again else walk.find_event_route(wanted, path)
     data = _collect_new_data(walk, step)
     if names is None:
         return
@@ -294,7 +296,7 @@ def _take_in_step(walk: ChangeReplay) -> None:
         moment = (*at, when)
         said = walk.time(get_value(walk.found, moment) if walk.changed(*moment) else None)
         told = _add_required_notes(walk, name, data if number == len(names) else {})
-        if not walk.tries(MachineRecorded(name=name, data=told), path, said):
+        if not walk.try_command(MachineRecorded(name=name, data=told), path, said):
             return
 
 
@@ -311,7 +313,7 @@ def _find_wanted_status(walk: ChangeReplay, step: str) -> tuple[Any, Path_]:
     for path, value in said.items():
         said[path] = STATUS_ALIASES.get(value, value) if isinstance(value, str) else value
     if len(set(map(repr, said.values()))) > 1:
-        walk.refuses(own, said[own], f"step_status has another value: {said[whole]!s:.40}")
+        walk.add_refusal(own, said[own], f"step_status has another value: {said[whole]!s:.40}")
         return walk.state.status, own
     return next(((value, path) for path, value in said.items()), (walk.state.status, own))
 
@@ -350,14 +352,14 @@ def _advance_to_step(walk: ChangeReplay, target: Any) -> bool:
             way.to for way in list_open_transitions(state, collect_guard_facts(walk.root, state))
         ]
         if len(ways) != 1 or target not in state.definition.phases:
-            walk.refuses(path, target, "no possible transition leads to this phase")
+            walk.add_refusal(path, target, "no possible transition leads to this phase")
             return False
         target = ways[0]
     said = walk.object(*_checkpoint_path(walk, "EVALUATE_EXECUTION")).get("business_sync_required")
     is_unknown = walk.state.document.get("business_sync_required") is None
     if target == "BUSINESS_SYNC" and said is True and is_unknown:
         walk.fields({("business_sync_required",): True})
-    return walk.tries(MachineTransitioned(to=target), path) and walk.state.phase == target
+    return walk.try_command(MachineTransitioned(to=target), path) and walk.state.phase == target
 
 
 def _select_foreign_fields(walk: ChangeReplay, step: str, checkpoint: Document) -> Document:
@@ -369,7 +371,7 @@ def _select_foreign_fields(walk: ChangeReplay, step: str, checkpoint: Document) 
     if step not in walk.state.definition.phases:
         return new
     visit = walk.state.visits.get(step)
-    is_here = visit is not None and (visit.has_begun or bool(visit.went))
+    is_here = visit is not None and (visit.has_recorded_events or bool(visit.went))
     known = {name for kind in walk.state.definition.events.values() for name in kind.data}
     left = {k: v for k, v in new.items() if k not in OF_VISIT and not (is_here and k in known)}
     if visit is not None:
@@ -427,7 +429,7 @@ def _take_in_task(walk: ChangeReplay, id_: str, new: Document) -> None:
     tasks = walk.state.definition.tasks
     began = tasks is not None and changes.get("status") == tasks.running
     said = new.get("started_at" if began else "completed_at")
-    walk.tries(MachineTaskChanged(task=id_, changes=changes), path, walk.time(said))
+    walk.try_command(MachineTaskChanged(task=id_, changes=changes), path, walk.time(said))
 
 
 def _explain_missing_output(walk: ChangeReplay, id_: str, task: Document) -> str | None:
@@ -464,12 +466,12 @@ def _take_in_status(walk: ChangeReplay, wanted: Any, path: Path_) -> bool:
     is_said = walk.changed("phase_status") or walk.changed("current_phase")
     if not is_said or wanted == walk.state.status:
         return True
-    for name in walk.route(wanted, path) or []:
+    for name in walk.find_event_route(wanted, path) or []:
         kind = walk.state.definition.events[name]
         data: Document = (
             {"error": f"{walk.file} reports the failure"} if "error" in kind.required else {}
         )
-        if not walk.tries(MachineRecorded(name=name, data=data), path, _completed_at(walk)):
+        if not walk.try_command(MachineRecorded(name=name, data=data), path, _completed_at(walk)):
             return False
     return bool(walk.state.status == wanted)
 
@@ -481,10 +483,12 @@ def _advance_to_next_phase(walk: ChangeReplay, target: Any) -> bool:
     """
     order, here, path = list(walk.state.definition.phases), walk.state.phase, ("current_phase",)
     if target not in order or here not in order or order.index(target) < order.index(here):
-        walk.refuses(path, target, "no transition leads to this phase")
+        walk.add_refusal(path, target, "no transition leads to this phase")
         return False
     ways = walk.state.definition.ways(here)
-    return bool(ways) and walk.tries(MachineTransitioned(to=ways[0].to), path, _completed_at(walk))
+    return bool(ways) and walk.try_command(
+        MachineTransitioned(to=ways[0].to), path, _completed_at(walk)
+    )
 
 
 def _completed_at(walk: ChangeReplay) -> str | None:

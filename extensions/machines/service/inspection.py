@@ -72,7 +72,7 @@ def list_warnings(root: Root, log: MachineLog, state: Machine) -> list[str]:
     # Report invalid approvals here unless the log itself marks them as ignored, which is reported
     # elsewhere.
     known = {one["version"] for one in state.set_aside}
-    refused = {v: why for v, why in log.ineffective().items() if v not in known}
+    refused = {v: why for v, why in log.explain_ignored_events().items() if v not in known}
     weak = [f"version {v} is ignored: {why}" for v, why in refused.items()]
     if state.consent == "trust" and state.definition.approvals:
         weak.append("the consent policy is trust: anyone can approve, also an agent")
@@ -91,7 +91,7 @@ def find_blame(log: MachineLog, name: str, at: At = None) -> list[Blame]:
     history = FieldHistory(path)
     for event, state in log.steps(upto=at):
         value = document_diff.get_at_path(build_tree(state), path)
-        history.take(event, b"" if value is ABSENT else orjson.dumps(value))
+        history.add_value_text(event, b"" if value is ABSENT else orjson.dumps(value))
     return [Blame(change, None) for change in history.newest(known, name)]
 
 

@@ -63,7 +63,7 @@ def archive_and_restart(
     or None.
     """
     at = utc_text(service.clock())
-    state = service.files.look.foreseen().state
+    state = service.files.look.preview_foreign_changes().state
     where = service.files.archive_place(state, at)
     command = MachineCancelled(reason="declined to resume", anew=where is not None)
     first = service.first_answer(options, command)
@@ -100,7 +100,7 @@ class Resumption:
     commands: list[Payload] = field(default_factory=list)
     todo: list[str] = field(default_factory=list)
 
-    def say(self, check: str, message: str) -> None:
+    def add_finding(self, check: str, message: str) -> None:
         """Add a finding of a check."""
         self.findings.append({"check": check, "message": message})
 
@@ -115,7 +115,7 @@ def resume_phases(
     unless ``go_on`` states that a person chose to continue.
     """
     # Consider the changes of other programs first, so that their completed work is not repaired.
-    state = service.files.look.foreseen().state
+    state = service.files.look.preview_foreign_changes().state
     on_disk = content_within(service.root.path, list_file_paths(state)["phase"])
     first = _build_resumption(service, state, on_disk)
     unsafe = [one for one in first.findings if one["check"] in _UNSAFE]
@@ -167,15 +167,15 @@ def _validate_state(
     for done in phase_document(state)["completed_phases"]:
         pattern = str(done["output"] or "").removeprefix(f"{root}/")
         if pattern and not collect_pattern_facts(root, [pattern])[pattern].found:
-            found.say("output_missing", f"{done['phase']}: {done['output']} is missing")
+            found.add_finding("output_missing", f"{done['phase']}: {done['output']} is missing")
     began = seconds_since(state.created, now)
     if state.updated > now or (began is not None and began < 0):
-        found.say(
+        found.add_finding(
             "time_in_future",
             f"the state has a time in the future: {truncate_utc_to_seconds(state.updated)}",
         )
     elif began is not None and began > _WEEK:
-        found.say(
+        found.add_finding(
             "old_state",
             (
                 f"the workflow started {int(began // 86400)} days ago and may be outdated; "
@@ -187,13 +187,19 @@ def _validate_state(
     visited = [order.index(name) for name in state.visits if name in order]
     if visited != list(range(len(visited))):
         names = ", ".join(order[index] for index in visited)
-        found.say("phase_order", f"the phases were not entered in the defined order: {names}")
+        found.add_finding(
+            "phase_order", f"the phases were not entered in the defined order: {names}"
+        )
     document = decode_object(on_disk)
     if on_disk is not None and document is None:
-        found.say("not_whole", "phase.json was incomplete; it was archived and written again")
+        found.add_finding(
+            "not_whole", "phase.json was incomplete; it was archived and written again"
+        )
     elif document is not None and document.get("interruption_safe") is not True:
         said = json.dumps(document.get("interruption_safe"))
-        found.say("interruption_unsafe", f"phase.json has interruption_safe: {said}; expected true")
+        found.add_finding(
+            "interruption_unsafe", f"phase.json has interruption_safe: {said}; expected true"
+        )
 
 
 def _correct_task_statuses(root: Path, state: Machine, now: str, found: Resumption) -> None:
@@ -209,7 +215,7 @@ def _correct_task_statuses(root: Path, state: Machine, now: str, found: Resumpti
         id_ = str(task.get("id"))
         if not known.is_id(id_):
             message = f"the id {id_!r:.80} of a running task does not match {known.pattern}"
-            found.say("task_unnamed", message)
+            found.add_finding("task_unnamed", message)
             continue
         held = state.leases.get(id_)
         if held is not None and held.is_live(now):
@@ -217,7 +223,7 @@ def _correct_task_statuses(root: Path, state: Machine, now: str, found: Resumpti
                 f"{id_} is claimed by {held.by} until {held.until}, so wfctl did not change "
                 "the task"
             )
-            found.say("task_claimed", message)
+            found.add_finding("task_claimed", message)
             continue
         fact = collect_task_output_fact(
             root, state.definition, task, state.task_earlier.get(id_, {})
@@ -231,7 +237,7 @@ def _correct_task_statuses(root: Path, state: Machine, now: str, found: Resumpti
             )
             if fact.found:
                 torn = f"{id_}: {fact.found[0]} is incomplete, and wfctl ignores the file"
-                found.say("output_torn", torn)
+                found.add_finding("output_torn", torn)
         changes: dict[str, Any] = {"status": status}
         found.commands.append(MachineTaskChanged(task=id_, changes=changes, reason=reason))
 

@@ -85,7 +85,7 @@ class ImportedMachine:
         if self.said.at is None:
             self.contradictions.append(sentence)
 
-    def say(self, kind: str, place: str, found: Any, message: str) -> None:
+    def add_finding(self, kind: str, place: str, found: Any, message: str) -> None:
         """Add a finding about something in the files that the protocol does not define."""
         self.findings.append({"kind": kind, "place": place, "found": found, "message": message})
 
@@ -93,10 +93,10 @@ class ImportedMachine:
         """Add findings for fields that the protocol does not define, and for wrong values."""
         for key in self.document:
             if key not in self.definition.fields and key not in expected:
-                self.say("unknown_field", key, None, "unknown field; kept")
+                self.add_finding("unknown_field", key, None, "unknown field; kept")
         for misfit in list_misfits(self.definition.fields, self.document, ""):
             place, _, what = misfit.partition(": ")
-            self.say("unexpected_value", place, None, f"{what}; kept")
+            self.add_finding("unexpected_value", place, None, f"{what}; kept")
 
     def name(self, place: str, found: Any, known: Sequence[str], usual: str) -> str:
         """Return the name in the definition for a name in the file.
@@ -108,7 +108,7 @@ class ImportedMachine:
             return found
         meant = self.said.meant.get(found) if isinstance(found, str) else None
         if meant is not None and meant in known:
-            self.say("mapped", place, found, f"read as {meant}, as --map states")
+            self.add_finding("mapped", place, found, f"read as {meant}, as --map states")
             return meant
         self.unknown.append(
             {"place": place, "found": found, "nearest": _find_nearest_name(found, known)}
@@ -124,9 +124,9 @@ class ImportedMachine:
                     f"--at {self.said.at}: expected one of {', '.join(known)}", known=known
                 )
             self.phase = self.said.at
-            self.say("mapped", where, found, f"read as {self.phase}, as --at states")
+            self.add_finding("mapped", where, found, f"read as {self.phase}, as --at states")
         elif found is None:
-            self.say("missing", where, found, f"read as {self.phase}")
+            self.add_finding("missing", where, found, f"read as {self.phase}")
         else:
             alias = aliases.get(found) if isinstance(found, str) else None
             self.phase = alias or self.name(where, found, known, self.phase)
@@ -136,12 +136,12 @@ class ImportedMachine:
         known = self.definition.statuses
         initial = known.initial if known is not None else "pending"
         if status is None:
-            self.say("missing", place, status, f"read as {initial}")
+            self.add_finding("missing", place, status, f"read as {initial}")
             return initial
         named = known.values if known is not None else []
         alias = STATUS_ALIASES.get(status) if isinstance(status, str) else None
         if alias in named:
-            self.say("mapped", place, status, f"read as {alias}")
+            self.add_finding("mapped", place, status, f"read as {alias}")
             return str(alias)
         return self.name(place, status, named, initial)
 
@@ -151,12 +151,12 @@ class ImportedMachine:
         An invalid or future time is added to the findings.
         """
         if value is not None and not isinstance(value, str):
-            self.say("impossible_time", place, value, "expected a time as text")
+            self.add_finding("impossible_time", place, value, "expected a time as text")
             return None
         ago = seconds_since(value, self.said.now) if value else 0
         if ago is None or ago < 0:
             why = "expected a time" if ago is None else "the time is in the future"
-            self.say("impossible_time", place, value, why)
+            self.add_finding("impossible_time", place, value, why)
         return str(value) if value is not None else None
 
     def continue_counts(self) -> None:
@@ -170,7 +170,7 @@ class ImportedMachine:
             if count is None:
                 continue
             if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count <= limit:
-                self.say(
+                self.add_finding(
                     "unexpected_value", place or name, count, f"expected a number from 0 to {limit}"
                 )
                 count = limit if isinstance(count, int) and count > limit else 0
@@ -181,7 +181,9 @@ class ImportedMachine:
         """Add a finding if an end time is before its start time."""
         before, after = log_time(first), log_time(then)
         if before is not None and after is not None and after < before:
-            self.say("impossible_time", place, then, f"the end is before the start, {first}")
+            self.add_finding(
+                "impossible_time", place, then, f"the end is before the start, {first}"
+            )
 
 
 def _find_nearest_name(found: Any, known: Sequence[str]) -> str | None:
@@ -291,7 +293,7 @@ def _import_track(
     )
     found = ImportedMachine(id_, known, _START, said)
     if named is not None and named != id_:
-        found.say(
+        found.add_finding(
             "track_id", "track_id", named, f"the track has the id {id_}, the name of its folder"
         )
     loop = source.get(OWN)
@@ -308,10 +310,10 @@ def _import_track(
     found.continue_counts()
     _import_steps(found, loop)
     for key in (key for key in source if key not in _KNOWN):
-        found.say("unknown_field", key, None, "unknown field; kept")
+        found.add_finding("unknown_field", key, None, "unknown field; kept")
     blockers = source.get("blockers")
     if isinstance(blockers, list) and any(isinstance(one, str) for one in blockers):
-        found.say(
+        found.add_finding(
             "unexpected_value",
             "blockers",
             None,
@@ -365,7 +367,7 @@ def _infer_step(found: ImportedMachine, source: Document, path: Path) -> None:
         f"the folder has no {OWN}, so the state is taken as {found.phase} / {found.status}, "
         f"because {plan}"
     )
-    found.say("missing", OWN, source.get(OWN), why)
+    found.add_finding("missing", OWN, source.get(OWN), why)
 
 
 def _import_steps(found: ImportedMachine, loop: Document) -> None:
@@ -373,16 +375,16 @@ def _import_steps(found: ImportedMachine, loop: Document) -> None:
     if not isinstance(checkpoints, dict) and not loop:
         checkpoints = {}
     elif not isinstance(checkpoints, dict):
-        found.say("missing", f"{OWN}.{CHECKPOINTS}", checkpoints, "no checkpoints")
+        found.add_finding("missing", f"{OWN}.{CHECKPOINTS}", checkpoints, "no checkpoints")
         checkpoints = {}
     checkpoints = _rename_checkpoint_aliases(found, checkpoints)
     begun = found.time(f"{OWN}.step_started_at", loop.get("step_started_at"))
     for step, checkpoint in checkpoints.items():
         place = f"{OWN}.{CHECKPOINTS}.{step}"
         if step not in found.definition.phases:
-            found.say("unknown_step", place, None, "unknown step; kept")
+            found.add_finding("unknown_step", place, None, "unknown step; kept")
         elif not isinstance(checkpoint, dict):
-            found.say("unexpected_value", place, checkpoint, "expected an object; kept")
+            found.add_finding("unexpected_value", place, checkpoint, "expected an object; kept")
         else:
             _import_step(found, place, step, checkpoint, begun)
     if all(one["phase"] != found.phase for one in found.visits):
@@ -399,7 +401,7 @@ def _rename_checkpoint_aliases(found: ImportedMachine, checkpoints: Document) ->
         theirs, there = known.pop(alias), known.get(step)
         is_skeleton = not isinstance(there, dict) or there.get("status") == "NOT_STARTED"
         known[step] = theirs if is_skeleton else there
-        found.say("mapped", f"{OWN}.{CHECKPOINTS}.{alias}", None, f"read as {step}")
+        found.add_finding("mapped", f"{OWN}.{CHECKPOINTS}.{alias}", None, f"read as {step}")
     if known.keys() != checkpoints.keys():
         found.document[OWN] = {**found.document[OWN], CHECKPOINTS: known}
     return known
@@ -410,7 +412,7 @@ def _import_step(
 ) -> None:
     for name in _REQUIRED:
         if checkpoint.get(name) is None:
-            found.say("missing", f"{place}.{name}", None, "a checkpoint needs this field")
+            found.add_finding("missing", f"{place}.{name}", None, "a checkpoint needs this field")
     started, completed, updated = (
         found.time(f"{place}.{name}", checkpoint.get(name)) for name in _TIMES
     )
@@ -441,7 +443,7 @@ def _import_phased(
     found.status = found.status_at("phase_status", source.get("phase_status"))
     if source.get("interruption_safe") is not True:
         value = source.get("interruption_safe")
-        found.say(
+        found.add_finding(
             "not_whole",
             "interruption_safe",
             value,
@@ -465,7 +467,7 @@ def _import_phases(found: ImportedMachine, source: Document) -> None:
     for index, done in enumerate(_list_objects(found, source, "completed_phases")):
         place = f"completed_phases[{index}]"
         if done.get("phase") not in order or done.get("phase") == found.phase:
-            found.say(
+            found.add_finding(
                 "unknown_phase", place, done.get("phase"), "not imported as a completed phase"
             )
             continue
@@ -494,7 +496,7 @@ def _list_objects(found: ImportedMachine, source: Document, key: str) -> list[Do
     items = listed if isinstance(listed, list) else [listed]
     for item in items:
         if not isinstance(item, dict):
-            found.say("unexpected_value", key, item, "expected an object; not imported")
+            found.add_finding("unexpected_value", key, item, "expected an object; not imported")
     return [item for item in items if isinstance(item, dict)]
 
 
@@ -524,7 +526,7 @@ def _import_feature(
     newer = _NEWER_PHASES if known.id == "feature" else {}
     found.place("phase", source.get("phase"), {CANCELLED: CANCELLED, **newer})
     if said.at is None and found.phase in newer.values() and source.get("phase") in newer:
-        found.say("mapped", "phase", source["phase"], f"read as {found.phase}")
+        found.add_finding("mapped", "phase", source["phase"], f"read as {found.phase}")
     found.document = {key: value for key, value in source.items() if key not in _EXARCHOS_OWN}
     found.continue_counts()
     found.created = found.time("createdAt", source.get("createdAt"))

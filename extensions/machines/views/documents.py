@@ -60,7 +60,7 @@ def _loop_state(machine: Machine, found: Document) -> Document:
     own = {
         name: _build_checkpoint(machine, stay, _ensure_object(others.get(name)))
         for name, stay in machine.visits.items()
-        if name in machine.definition.phases and (stay.has_begun or stay.went)
+        if name in machine.definition.phases and (stay.has_recorded_events or stay.went)
     }
     found = {**found, **_plan_revisions(machine, found)}
     return {

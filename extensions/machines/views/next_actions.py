@@ -38,7 +38,7 @@ def machine_actions(
     found += [
         NextAction(f"wfctl machine approve {id_} {name}", one.asks, (), True, "approve", name)
         for name, one in machine.known_approvals.items()
-        if one.phase == machine.phase and not machine.stands(name, files)
+        if one.phase == machine.phase and not machine.is_approval_up_to_date(name, files)
         if _is_approval_useful(machine, name)
     ]
     found += _list_event_actions(machine)
