@@ -1,1 +1,4 @@
-"""How fast the event log is, beside others on the same machine in the same run: `make bench`."""
+"""Benchmarks of the event log and of wfctl commands, compared with other programs.
+
+`make bench` runs all contenders in turn on the same machine.
+"""

@@ -14,12 +14,13 @@ from pathlib import Path
 from benchmarks import crowd, history, ours, processes, verification
 from benchmarks.measurement import in_fresh_folder, interleaved, table
 
-#: Works with other event stores, which the bench extra installs.
+#: Names of the measurements that compare wfctl with other event stores, which the package extra
+#: `bench` installs.
 BESIDE_OTHERS = ("append", "dbos", "truncate", "batch", "read")
 
 
 def main() -> None:
-    """Measure what is asked for, everything by default."""
+    """Run the measurements named by ``--only``, or all of them, and print their tables."""
     options = _options()
     print(f"# {platform.python_version()}, SQLite {sqlite3.sqlite_version}, {os.cpu_count()} cores")
     print("#", " ".join(["python -m benchmarks", *sys.argv[1:]]), "\n")
@@ -29,7 +30,7 @@ def main() -> None:
 
 
 def _works(options: argparse.Namespace) -> dict[str, Callable[[], str]]:
-    """What can be measured, by its name."""
+    """Return all measurements by name: functions that measure and return a table."""
     return {name: _comparison(name, options) for name in BESIDE_OTHERS} | {
         "crowd": lambda: crowd.report(options.rounds, options.disk),
         "growth": lambda: _growth(options),

@@ -1,8 +1,8 @@
-"""What a stage costs that computes nothing: ``python -m benchmarks.chain [STAGES …]``.
+"""Measure the overhead of wfctl per stage: ``python -m benchmarks.chain [STAGES …]``.
 
-Runs a chain of stages that echo a word, through the real program in a process of its own, and says
-what each took by the clock, and what it left beside its results in files and bytes. Where Snakemake
-is installed, it runs the same chain right after.
+Runs a chain of stages that only echo a word, with the real program in a process of its own. Prints
+the elapsed time per stage, and the number and size of the files that wfctl adds to the results. If
+Snakemake is installed, it runs the same chain afterwards.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from subprocess import DEVNULL
 
-#: What a stage is there for; the rest was made to get it.
+#: Names of the result files of a stage. All other files in its folder count as overhead of wfctl.
 RESULTS = ("out.txt", "log", "err")
 _HERE = Path(__file__).resolve().parents[1]
 
 
 def plan(stages: int) -> dict[str, object]:
-    """Return a chain of stages, each of which depends on the one before it."""
+    """Return a plan for a chain of stages, each of which depends on the previous stage."""
     ids = [f"stage-{number}" for number in range(1, stages + 1)]
     before: list[list[str]] = [[], *([id_] for id_ in ids)]
     chain = [
@@ -41,7 +41,11 @@ def plan(stages: int) -> dict[str, object]:
 
 
 def wfctl(folder: Path, stages: int) -> float:
-    """Run the chain to its end; return the seconds of `wfctl run`, however often it is called."""
+    """Run the chain to its end with `wfctl run`, and return the elapsed seconds.
+
+    One call ends when the budget of its session is used up, so the command is called until the last
+    stage has its output.
+    """
     (folder / "plan.json").write_text(json.dumps(plan(stages)))
     environ = {**os.environ, "PYTHONPATH": str(_HERE), "TMUX_TMPDIR": str(folder)}
     line = [sys.executable, "-m", "cli.main"]
@@ -53,7 +57,8 @@ def wfctl(folder: Path, stages: int) -> float:
         stdout=DEVNULL,
     )
     began = time.perf_counter()
-    # A run ends with the budget of its session, and the next one goes on from there.
+    # One call of `wfctl run` ends when the budget of its session is used up. The next call
+    # continues with the remaining stages.
     while not (folder / f"stage-{stages}" / "out.txt").exists():
         _silently([*line, "run"], folder, environ)
     return time.perf_counter() - began
@@ -64,14 +69,17 @@ def _silently(line: list[str], folder: Path, environ: Mapping[str, str]) -> None
 
 
 def left(folder: Path, stages: int) -> tuple[float, float]:
-    """Return the files and the bytes of a stage beside its results."""
+    """Return the number and size in bytes of the files per stage, without its results."""
     paths = [path for path in folder.glob("stage-*/**/*") if path.is_file()]
     own = [path for path in paths if not (path.name in RESULTS and ".attempts" not in path.parts)]
     return len(own) / stages, sum(path.stat().st_size for path in own) / stages
 
 
 def snakemake(folder: Path, stages: int) -> float | None:
-    """Run the same chain with Snakemake; None if it is not installed."""
+    """Run the same chain with Snakemake, and return the elapsed seconds.
+
+    Returns None if Snakemake is not installed.
+    """
     if shutil.which("snakemake") is None:
         return None
     first = 'rule s1:\n    output: "out-1"\n    shell: "echo hi > {output}"\n'
@@ -86,7 +94,7 @@ def snakemake(folder: Path, stages: int) -> float | None:
 
 
 def main(arguments: list[str]) -> None:
-    """Measure for each number of stages."""
+    """Measure a chain of each given length, and print a line for it."""
     for stages in map(int, arguments or ["8"]):
         with tempfile.TemporaryDirectory() as place:
             folder = Path(place)

@@ -1,11 +1,12 @@
-"""The works in which other event stores are measured beside ours."""
+"""The measurements that compare the event log of wfctl with other event stores."""
 
 from pathlib import Path
 
 from benchmarks import core, others, ours
 from benchmarks.measurement import Contender, interleaved, table
 
-# Short works get more rounds: what else a machine does comes in bursts of seconds.
+# Short measurements get more rounds, because other programs disturb the machine for seconds at a
+# time.
 MORE_ROUNDS = {"append": 5, "truncate": 3, "batch": 3}
 
 COMPARISONS: dict[str, tuple[str, str, list[Contender]]] = {
@@ -58,6 +59,6 @@ COMPARISONS: dict[str, tuple[str, str, list[Contender]]] = {
 
 
 def compare(name: str, rounds: int, disk: Path) -> str:
-    """Return the table of a work."""
+    """Run a comparison, and return its results as a Markdown table."""
     title, unit, contenders = COMPARISONS[name]
     return table(title, unit, interleaved(contenders, rounds * MORE_ROUNDS.get(name, 1), disk))

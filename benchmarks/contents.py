@@ -1,4 +1,4 @@
-"""The same events for everybody, and the stores that are ours."""
+"""The events that all measured event stores record, and helpers to open wfctl's store."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,7 +20,7 @@ _WHO = Actor("agent", "bench")
 
 
 def data(number: int) -> dict[str, Any]:
-    """What event so-and-so says, some two hundred bytes."""
+    """Return the data of the event with this number, about 200 bytes."""
     return {
         "text": f"line {number}: the walk of length 160 is at sweep {number * 7}, acceptance 0.41, "
         "and nothing is out of the ordinary",
@@ -32,49 +32,49 @@ def data(number: int) -> dict[str, Any]:
 
 
 def fresh_id() -> str:
-    """An identity in order of time."""
+    """Return a new UUID; ids sort by the time of their creation."""
     return str(uuid_utils.uuid7())
 
 
 def fresh_claim() -> Claim:
-    """The claim of a new command."""
+    """Return a claim (id and digest of a command) for a new command."""
     return Claim(fresh_id(), "d" * 64)
 
 
 def claim_of(new: NewEvent) -> Claim:
-    """The claim of a new command that is one event, which bears its id."""
+    """Return the claim of a command that records only this event and has the same id."""
     return Claim(new.event_id, "d" * 64)
 
 
 def event(said: dict[str, Any]) -> NewEvent:
-    """A new event that says so, validated by the model of its type as the service does."""
+    """Return a new event with this data, validated by the model of its event type."""
     payload = payload_of("note.logged", said).as_json()
     now = "2026-07-01T09:00:00.000000Z"
     return NewEvent(fresh_id(), "note.logged", 1, payload, _WHO, None, None, None, now)
 
 
 def made(path: Path, journal: str | None = None) -> SqliteStore:
-    """A store of ours on a new database."""
+    """Create a database, and return wfctl's event store on it."""
     upgrade_database(path)
     return opened(path, journal)
 
 
 def opened(path: Path, journal: str | None = None, read_only: bool = False) -> SqliteStore:
-    """A store of ours on a database that is there."""
+    """Return wfctl's event store on an existing database."""
     return open_store(
         path, schema=SCHEMA, clock=system_instant, journal=journal, read_only=read_only
     )
 
 
 def fill(store: SqliteStore, first: int, last: int, stream: str = STREAM) -> None:
-    """Append events first to last in batches of a thousand."""
+    """Append the events with the numbers `first` to `last`, in batches of a thousand."""
     for start in range(first, last + 1, 1000):
         batch = [event(data(number)) for number in range(start, min(start + 1000, last + 1))]
         store.append(stream, batch, expected=Expected.ANY, claim=fresh_claim())
 
 
 def counted(events: Sequence[dict[str, Any]] | Any) -> dict[str, int]:
-    """The fold that everybody does: events by stage."""
+    """Return the number of events of each stage; every measured store computes this fold."""
     counts: dict[str, int] = {}
     for found in events:
         stage = found["stage"]

@@ -1,7 +1,7 @@
-"""The same rows inserted through SQLAlchemy Core: what a program on it reaches without more ado.
+"""Insert the same rows through SQLAlchemy Core, the library that wfctl's store uses.
 
-The machine's speed is in the figure as it is in ours, so it tells what a ratio to raw sqlite3 means
-on a given disk.
+This measures the lowest cost of a program that uses SQLAlchemy. It depends on the disk in the same
+way as the store of wfctl does, so it helps to interpret the ratio to plain sqlite3.
 """
 
 import time
@@ -20,12 +20,15 @@ _INSERT = insert(events)
 
 
 def singles(folder: Path) -> float:
-    """INSERT and COMMIT on a connection that is kept."""
+    """Insert and commit one row at a time on one connection; return rows per second."""
     return _singles(folder, _inserted)
 
 
 def checked_singles(folder: Path) -> float:
-    """The same after a look at the version of the stream."""
+    """Insert and commit one row at a time, after a check of the stream's version.
+
+    Returns the rows per second.
+    """
     return _singles(folder, _checked)
 
 

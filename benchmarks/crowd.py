@@ -1,8 +1,9 @@
-"""Many processes on one log, beside one process that does as much.
+"""Compare many processes that write to one log with a single process.
 
-The clock starts when all of them stand ready: the log opened, and some appends made each, to a
-stream of its own; and none leaves before the last has appended. So opening, compiling statements,
-the first touch of a forked page and the taking down of a process are no part of the figure.
+The measurement starts when all processes have opened the log and appended a few events to streams
+of their own. No process exits before the last one has finished. The result therefore does not
+include opening the log, compiling SQL statements, the first use of memory pages after a fork, and
+the exit of processes.
 """
 
 import json
@@ -16,14 +17,15 @@ from typing import Any, NamedTuple
 from benchmarks.measurement import in_fresh_folder
 from migrations.upgrade import upgrade_database
 
-# Twenty-five appends by each of forty, and so many that how each begins and ends weighs little.
+# Total appends of a measurement. With 1,000, each of forty writers appends 25 events. With 20,000,
+# the start and the end of the writers hardly affect the rate.
 TOTALS = (1000, 20_000)
 REHEARSALS = 5
 JOURNALS = ("wal", "truncate")
 
 
 class Crowd(NamedTuple):
-    """So many writers, and the number of streams that they share."""
+    """The number of concurrent writers, and the number of streams that they share."""
 
     writers: int
     streams: int
@@ -33,7 +35,7 @@ CROWDS = (Crowd(1, 1), Crowd(2, 1), Crowd(8, 1), Crowd(40, 1), Crowd(40, 40))
 
 
 def report(rounds: int, disk: Path) -> str:
-    """Throughput and the longest wait of each crowd, medians over the rounds."""
+    """Return tables of the median throughput and the longest waits of each crowd."""
     return "\n".join(_table(total, rounds, disk) for total in TOTALS)
 
 

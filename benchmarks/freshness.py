@@ -1,7 +1,7 @@
-"""What the quick comparison of files adds to a look: ``python -m benchmarks.freshness [COUNT]``.
+"""Measure the cost of comparing files: ``python -m benchmarks.freshness [COUNT]``.
 
-A root with COUNT completed stages of ten outputs each, unchanged since. Whole processes of
-``status`` and ``run`` are timed in turn, with the comparison and without it.
+The workflow has COUNT completed stages with ten unchanged outputs each. The commands ``status`` and
+``run`` are started as separate processes, in turn with the comparison and without it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MODULE = "reconciler.files.freshness"
 
 
 def make(path: Path, count: int) -> None:
-    """Make a root of ``count`` completed stages, their files older than the record."""
+    """Create a workflow of ``count`` completed stages, whose files are not new."""
     stages = [
         {"id": f"stage-{n}", "name": f"sample {n}", "outputs": _paths(n)}
         for n in range(1, count + 1)
@@ -60,7 +60,11 @@ def _completed(number: int) -> p.StageCompleted:
 
 
 def seconds(root: Path, command: str, *, compares: bool) -> float:
-    """Return the processor's seconds of a whole process that looks; it must go well."""
+    """Run a wfctl command in a new process, and return its processor time in seconds.
+
+    With ``compares``, the command compares the files of completed stages with their record. Raises
+    CalledProcessError if the command fails.
+    """
     skip = f"import {_MODULE} as f; f.find_deviations = lambda *_, **__: []; "
     code = f"{'' if compares else skip}from cli.main import main; main()"
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -71,7 +75,7 @@ def seconds(root: Path, command: str, *, compares: bool) -> float:
 
 
 def main(arguments: list[str]) -> None:
-    """Print the medians of several rounds, with the comparison and without, and the ratio."""
+    """Print the median times with and without the comparison of files, and the difference."""
     count = int(arguments[0]) if arguments else 1_000
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder) / "root"

@@ -1,4 +1,4 @@
-"""What the history's tables cost as a log grows: catching up, rebuilding, asking."""
+"""Measure the SQL tables of the history at growing log lengths: update, rebuild and query."""
 
 import time
 from collections.abc import Callable
@@ -30,7 +30,7 @@ _ASKED = "SELECT * FROM v_transitions WHERE version > :version"
 
 
 def report(longest: int, disk: Path) -> str:
-    """The costs at each length, as a Markdown table."""
+    """Return a Markdown table with the costs of the history tables at each log length."""
     lengths = [length for length in LENGTHS if length <= longest]
     rows = "\n".join(in_fresh_folder(lambda folder: measured(folder, lengths), disk))
     return (
@@ -41,7 +41,7 @@ def report(longest: int, disk: Path) -> str:
 
 
 def measured(folder: Path, lengths: list[int]) -> list[str]:
-    """A row of the table for each length."""
+    """Measure each log length, and return a row of the report for each."""
     path = folder / "events.db"
     upgrade_database(path)
     numbers = count(1)
@@ -65,12 +65,12 @@ def _at(store: SqliteStore, tables: HistoryTables, length: int, numbers: "count[
 
 
 def begin(store: SqliteStore) -> None:
-    """Record the workflow whose stage is tried again and again."""
+    """Record a workflow of one stage, which later events fail and retry."""
     _append(store, [build_creation_payload(_PLAN, created=_now())])
 
 
 def fill(store: SqliteStore, length: int, numbers: "count[int]") -> None:
-    """Append until the stream has so many events."""
+    """Append events until the stream has the given length."""
     while (head := _head(store)) < length:
         _append(store, _life(numbers, min(1_000, length - head)))
 
@@ -87,7 +87,7 @@ def _timed(work: Callable[[], object]) -> float:
 
 
 def _life(numbers: "count[int]", length: int) -> list[Payload]:
-    """What becomes of a stage that fails and is tried again, over and over."""
+    """Return the given number of events of a stage that fails and is retried repeatedly."""
     found: list[Payload] = []
     for number in numbers:
         if len(found) >= length:

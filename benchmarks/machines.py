@@ -1,7 +1,10 @@
-"""What a write to a machine costs as its log grows: ``python -m benchmarks.machines [EVENTS …]``.
+"""Measure updates of a machine in logs of growing length.
 
-Each figure is of one `wfctl machine update` in a process of its own: calls of Python functions,
-and seconds of the clock. The events before it are updates of one field.
+Usage: ``python -m benchmarks.machines [EVENTS …]``.
+
+A machine records the phases of an agent protocol. Each figure belongs to one `wfctl machine update`
+in a new process: the number of Python function calls and the elapsed seconds. All earlier events of
+the log update one field.
 """
 
 from __future__ import annotations
@@ -35,7 +38,7 @@ sys.exit(code)
 
 
 def grow(root: Path, events: int) -> None:
-    """Bring the machine ``m-1`` of a root to a version, in this process."""
+    """Append updates to the machine ``m-1`` until its log has the given number of events."""
     found, _ = open_root(root, None)
     with closing(open_root_log(found, read_only=False)) as store:
         log = MachineLog(store, "m-1", root)
@@ -59,7 +62,7 @@ def _call(root: Path, program: list[str], *words: str) -> tuple[float, str]:
 
 
 def main(arguments: list[str]) -> None:
-    """Measure at each length."""
+    """Measure one update at each log length, and print a line for it."""
     with tempfile.TemporaryDirectory() as folder:
         os.environ["XDG_STATE_HOME"] = str(Path(folder) / "login")
         root = Path(folder) / "root"

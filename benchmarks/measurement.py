@@ -1,4 +1,4 @@
-"""Rounds of several contenders in turn, so that a busy moment hits all of them alike."""
+"""Run several contenders in turn, so that other load on the machine slows all of them."""
 
 import shutil
 import statistics
@@ -9,12 +9,12 @@ from typing import NamedTuple, TypeVar
 
 Figure = TypeVar("Figure")
 
-# A contender gets an empty folder and gives back a figure, such as events per second.
+# A name and a function that gets an empty folder and returns a figure, such as events per second.
 Contender = tuple[str, Callable[[Path], float]]
 
 
 class Result(NamedTuple):
-    """A contender's median over the rounds, and its extremes."""
+    """The median of a contender over all rounds, and its lowest and highest figure."""
 
     name: str
     median: float
@@ -23,7 +23,10 @@ class Result(NamedTuple):
 
 
 def interleaved(contenders: Sequence[Contender], rounds: int, disk: Path) -> list[Result]:
-    """Let each contender run once a round, each time in another order and in a fresh folder."""
+    """Run each contender once per round in a new folder, and return their results.
+
+    The order of the contenders rotates from round to round.
+    """
     figures: dict[str, list[float]] = {name: [] for name, _ in contenders}
     for number in range(rounds):
         turn = number % len(contenders)
@@ -33,7 +36,10 @@ def interleaved(contenders: Sequence[Contender], rounds: int, disk: Path) -> lis
 
 
 def in_fresh_folder(run: Callable[[Path], Figure], disk: Path) -> Figure:
-    """Run with a folder on the disk to be measured, and remove it after."""
+    """Call a function with a new folder on the disk to measure, and remove the folder.
+
+    Returns the result of the function.
+    """
     folder = Path(tempfile.mkdtemp(prefix="bench-", dir=disk))
     try:
         return run(folder)
@@ -46,7 +52,10 @@ def _result(name: str, figures: list[float]) -> Result:
 
 
 def table(title: str, unit: str, results: Sequence[Result]) -> str:
-    """A Markdown table; the first contender is ours, and the ratios are to the others."""
+    """Return the results as a Markdown table, with the ratio of wfctl to each contender.
+
+    The first result is the one of wfctl.
+    """
     ours = results[0].median
     lines = [
         f"### {title}",

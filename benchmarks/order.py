@@ -1,8 +1,8 @@
-"""Ways to number events on PostgreSQL: what each costs, and what a reader that follows misses.
+"""Compare ways to number events on PostgreSQL by their speed and by missed events.
 
-`python -m benchmarks.order [ROUNDS]` prints a table: eight processes append for some seconds, one
-event a transaction, while a reader follows. The rate is without, the misses are with every tenth
-transaction committing 2 ms late.
+`python -m benchmarks.order [ROUNDS]` prints a table. Eight processes append for some seconds, one
+event per transaction, while one process reads new events. The rate is measured without delays. The
+missed events are measured while every tenth transaction commits 2 ms late.
 """
 
 import multiprocessing
@@ -42,9 +42,11 @@ AND transaction < pg_snapshot_xmin(pg_current_snapshot()) ORDER BY transaction, 
 
 
 class Way(NamedTuple):
-    """How a writer takes its turn before its insert, and whether readers stop at xmin.
+    """A way to number events: the lock of the writer, its insert, and the read limit.
 
-    `asks`: it looks something up in its turn, as one who must know the head of a stream.
+    With ``settled``, readers stop at the oldest running transaction (xmin). With ``asks``, the
+    writer takes the lock before it reads the last number. Otherwise it takes the lock just before
+    its insert.
     """
 
     name: str
@@ -65,7 +67,7 @@ WAYS = (
 
 
 def write(url: str, way: Way, late: float, stop: Event, done: Any) -> None:
-    """Append until told to stop; say how many were acknowledged."""
+    """Append events until ``stop`` is set, and report the number of committed events."""
     chance, number = random.Random(), 0
     with psycopg.connect(url, autocommit=True) as connection:
         while not stop.is_set():
@@ -75,7 +77,7 @@ def write(url: str, way: Way, late: float, stop: Event, done: Any) -> None:
 
 
 def append(connection: psycopg.Connection[Any], way: Way, late: bool) -> None:
-    """One event in one transaction, in two round trips."""
+    """Append one event in a transaction of two round trips; ``late`` delays its commit."""
     with connection.pipeline():
         connection.execute("BEGIN")
         if way.turn and way.asks:
@@ -91,7 +93,7 @@ def append(connection: psycopg.Connection[Any], way: Way, late: bool) -> None:
 
 
 def follow(url: str, way: Way, stop: Event, done: Any) -> None:
-    """Read what is new again and again, once more after the end; say how many were seen."""
+    """Read new events until ``stop`` is set and once more, and report their number."""
     seen, position, transaction = 0, 0, "0"
     with psycopg.connect(url, autocommit=True) as connection:
         last = False
@@ -112,7 +114,7 @@ def _queue() -> "multiprocessing.Queue[int]":
 
 
 def measured(url: str, way: Way, late: float) -> tuple[float, float]:
-    """Events a second, and the share of them that the reader never saw."""
+    """Return the appended events per second, and the share of them that the reader missed."""
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(_TABLE.encode())
     stop, written, read = multiprocessing.Event(), _queue(), _queue()
@@ -136,7 +138,7 @@ def _process(work: Callable[..., None], *arguments: Any) -> multiprocessing.Proc
 
 
 def main(rounds: int) -> None:
-    """Measure every way in turn, as often as asked."""
+    """Measure every way of numbering in each round, and print a table."""
     found: dict[str, list[tuple[float, float]]] = {way.name: [] for way in WAYS}
     with Server(Path.cwd()) as server:
         for _ in range(rounds):

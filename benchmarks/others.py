@@ -1,4 +1,4 @@
-"""The same work done by plain sqlite3, by `eventsourcing` and by DBOS."""
+"""The same measurements with plain sqlite3, the library `eventsourcing` and DBOS."""
 
 import sqlite3
 import time
@@ -16,7 +16,7 @@ from benchmarks.ours import BATCH, BATCHES, LENGTH, SINGLES
 
 
 def raw_singles(folder: Path, journal: str = "wal", level: str = "FULL") -> float:
-    """INSERT and COMMIT, one row each."""
+    """Insert and commit one row at a time with plain sqlite3; return rows per second."""
     rows = raw.rows(SINGLES)
     connection = raw.connection(folder / "raw.db", journal, level)
     start = time.perf_counter()
@@ -30,12 +30,12 @@ def raw_singles(folder: Path, journal: str = "wal", level: str = "FULL") -> floa
 
 
 def raw_singles_truncate(folder: Path) -> float:
-    """The same with a rollback journal."""
+    """Insert and commit one row at a time with plain sqlite3 and a rollback journal."""
     return raw_singles(folder, "truncate", "EXTRA")
 
 
 def raw_batches(folder: Path) -> float:
-    """Executemany of a thousand rows a transaction."""
+    """Insert a thousand rows per transaction with plain sqlite3; return rows per second."""
     rows = raw.rows(BATCH * BATCHES)
     connection = raw.connection(folder / "raw.db")
     start = time.perf_counter()
@@ -53,7 +53,7 @@ def _many(connection: sqlite3.Connection, rows: list[tuple[Any, ...]]) -> None:
 
 
 def raw_reading(folder: Path) -> float:
-    """Rows decoded by orjson and folded into a dictionary."""
+    """Read rows with sqlite3, decode and fold them, and return rows per second."""
     connection = raw.connection(folder / "raw.db")
     _many(connection, raw.rows(LENGTH))
     start = time.perf_counter()
@@ -67,19 +67,19 @@ def raw_reading(folder: Path) -> float:
 
 
 class Notebook(Aggregate):
-    """An aggregate as the manual of `eventsourcing` shows them."""
+    """An aggregate that counts notes, written as in the manual of `eventsourcing`."""
 
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}
 
     @event("Noted")
     def note(self, data: dict[str, Any]) -> None:
-        """Count by stage."""
+        """Add one to the number of notes of the stage."""
         self.counts[data["stage"]] = self.counts.get(data["stage"], 0) + 1
 
 
 def _application(folder: Path) -> Application[UUID]:
-    """Its SQLite module, whose default is WAL and FULL."""
+    """Return an `eventsourcing` application on SQLite, with the defaults WAL and FULL."""
     settings = {
         "PERSISTENCE_MODULE": "eventsourcing.sqlite",
         "SQLITE_DBNAME": str(folder / "eventsourcing.db"),
@@ -88,7 +88,7 @@ def _application(folder: Path) -> Application[UUID]:
 
 
 def _noted(folder: Path, batch: int, batches: int) -> tuple[Application[UUID], UUID, float]:
-    """Save so many notes at a time; the seconds it took."""
+    """Save notes in batches; return the application, the notebook's id and the seconds."""
     application, notebook = _application(folder), Notebook()
     application.save(notebook)
     said = list(map(data, range(batch * batches)))
@@ -101,21 +101,24 @@ def _noted(folder: Path, batch: int, batches: int) -> tuple[Application[UUID], U
 
 
 def eventsourcing_singles(folder: Path) -> float:
-    """One event saved at a time."""
+    """Save one event at a time with `eventsourcing`, and return events per second."""
     application, _, seconds = _noted(folder, 1, SINGLES)
     application.close()
     return SINGLES / seconds
 
 
 def eventsourcing_batches(folder: Path) -> float:
-    """A thousand events saved at a time."""
+    """Save a thousand events at a time with `eventsourcing`, and return events per second."""
     application, _, seconds = _noted(folder, BATCH, BATCHES)
     application.close()
     return BATCH * BATCHES / seconds
 
 
 def eventsourcing_reading(folder: Path) -> float:
-    """The aggregate got back from a fifth of the events, as that takes its time."""
+    """Load an aggregate of `eventsourcing` from its events, and return events per second.
+
+    It has only a fifth of the usual number of events, because loading is slow.
+    """
     application, notebook, _ = _noted(folder, BATCH, LENGTH // BATCH // 5)
     start = time.perf_counter()
     application.repository.get(notebook)
@@ -125,7 +128,7 @@ def eventsourcing_reading(folder: Path) -> float:
 
 
 def dbos_steps(folder: Path, steps: int = 200) -> float:
-    """Steps a second of one workflow, on its SQLite system database with the default of FULL."""
+    """Run a DBOS workflow on SQLite with the default FULL; return steps per second."""
     from dbos import DBOS
 
     url = f"sqlite:///{folder / 'dbos.db'}"

@@ -1,4 +1,4 @@
-"""What the event log of this project does, each a figure."""
+"""Measurements of wfctl's event log on SQLite, each a function that returns a figure."""
 
 import resource
 import time
@@ -8,7 +8,8 @@ from pathlib import Path
 from benchmarks.contents import STREAM, claim_of, counted, data, event, fill, made, opened
 from eventstore.store import StoredFold
 
-# Enough for the write-ahead log of each contender to be folded into its file a few times.
+# Number of single appends. It is large enough that SQLite copies the write-ahead log of each
+# contender into its database several times.
 SINGLES = 1000
 BATCH = 1000
 BATCHES = 10
@@ -16,7 +17,11 @@ LENGTH = 100_000
 
 
 def singles(folder: Path, journal: str = "wal") -> float:
-    """Appends a second, one event each: validated, claimed, version checked, hashed, durable."""
+    """Append one event per transaction, and return events per second.
+
+    Each append is validated, checked for the stream's version, hashed and durable, and it claims
+    its command id.
+    """
     store, said = made(folder / "events.db", journal), list(map(data, range(SINGLES)))
     start = time.perf_counter()
     for version in range(SINGLES):
@@ -28,12 +33,12 @@ def singles(folder: Path, journal: str = "wal") -> float:
 
 
 def singles_truncate(folder: Path) -> float:
-    """The same with a rollback journal."""
+    """Append one event per transaction with a rollback journal; return events per second."""
     return singles(folder, "truncate")
 
 
 def batches(folder: Path) -> float:
-    """Events a second, a thousand in each transaction."""
+    """Append a thousand events per transaction, and return events per second."""
     store = made(folder / "events.db", "wal")
     start = time.perf_counter()
     fill(store, 1, BATCH * BATCHES)
@@ -43,7 +48,7 @@ def batches(folder: Path) -> float:
 
 
 def reading(folder: Path) -> float:
-    """Events a second read, decoded and folded."""
+    """Read, decode and fold events, and return events per second."""
     store = made(folder / "events.db", "wal")
     fill(store, 1, LENGTH)
     store.close()
@@ -58,7 +63,7 @@ def reading(folder: Path) -> float:
 
 
 def open_append_close(folder: Path) -> float:
-    """Milliseconds to open the log, append one event, and close it."""
+    """Return the milliseconds to open the log, append one event and close the log."""
     path = folder / "events.db"
     made(path, "wal").close()
     start = time.perf_counter()
@@ -71,7 +76,7 @@ def open_append_close(folder: Path) -> float:
 
 
 def appends_at(folder: Path, lengths: list[int]) -> list[float]:
-    """Microseconds an append to a stream that has each of the lengths, in one database."""
+    """Return the microseconds of an append to a stream of each length, in one database."""
     store = made(folder / "events.db", "wal")
     for length in lengths:
         fill(store, 1, length, f"stream-{length}")
@@ -89,7 +94,11 @@ def appends_at(folder: Path, lengths: list[int]) -> list[float]:
 
 
 def rehydrated(folder: Path, length: int) -> tuple[float, float, float]:
-    """Milliseconds from a stored fold, seconds from the first event, and megabytes it took more."""
+    """Measure the recovery of a state from a stored fold and from the first event.
+
+    Returns the milliseconds from a stored fold, the seconds from the first event, and the
+    additional peak memory of the second in megabytes.
+    """
     path = folder / "events.db"
     store = made(path, "wal")
     fill(store, 1, length)

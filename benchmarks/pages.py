@@ -1,4 +1,4 @@
-"""How soon the live pages are there, and what their server takes: `python -m benchmarks.pages`."""
+"""Measure the speed and memory of the live web pages: `python -m benchmarks.pages`."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tests.cli.support import call, write_plan
 from tests.exports import test_long_log as long_log
 from tests.pages.support import Served, served
 
-#: Pages that are followed at once.
+#: Number of pages that are open and followed at the same time.
 OPEN = 50
 ROUNDS = 5
 
 
 def main() -> None:
-    """Print a line for each log and page."""
+    """Measure each page on each log, and print a table with one row for each."""
     print("| log | page | first, ms | again, ms | kB |")
     print("|---|---|---:|---:|---:|")
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
@@ -68,7 +68,7 @@ def _timed(ask: Callable[[], str]) -> tuple[float, int]:
 
 
 def _open(pages: Served, home: str) -> int:
-    """Return the kB that the server takes while so many pages are followed and loaded."""
+    """Return the memory of the server in kB while 50 pages are open and follow the log."""
     streams = []
     for _ in range(OPEN):
         asked = socket.create_connection(("127.0.0.1", pages.port), 60)

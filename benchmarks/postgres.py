@@ -1,4 +1,4 @@
-"""The log on a PostgreSQL server beside plain psycopg, and how it grows.
+"""Compare the event log on PostgreSQL with plain psycopg, and measure it as it grows.
 
 `python -m benchmarks.postgres [--rounds N] [--disk DIR] [--events N] [--workflows N]`
 """
@@ -32,21 +32,25 @@ _TABLE = """CREATE TABLE events (position bigint PRIMARY KEY, stream text NOT NU
 version bigint NOT NULL, event_id text NOT NULL UNIQUE, type text NOT NULL,
 recorded_at text NOT NULL, hash text NOT NULL, body text NOT NULL, UNIQUE (stream, version))"""
 _INSERT = "INSERT INTO events VALUES (%s, %s, %s, %s, %s, %s, %s, %s)"
-# As many more streams as asked, each as long as the one that is there.
+# Copies a stream once for each number in a range, to fill the log quickly.
 _MULTIPLY = """INSERT INTO events SELECT (SELECT max(position) FROM events)
 + row_number() OVER (), stream || '-' || copy, version, event_id || '-' || copy, type, recorded_at,
 hash, body FROM events, generate_series(%s::bigint, %s::bigint) copy WHERE stream = %s"""
 
 
 def made(server: Server) -> tuple[str, PostgresStore]:
-    """A store of ours on a new log."""
+    """Create a log on the server, and return its URL and wfctl's event store on it."""
     url = server.schema()
     upgrade_database(url)
     return url, open_server(url, schema=SCHEMA, clock=system_instant)
 
 
 def singles(server: Server) -> float:
-    """Appends a second, one event each: validated, claimed, version checked, hashed, durable."""
+    """Append one event per transaction on PostgreSQL, and return events per second.
+
+    Each append is validated, checked for the stream's version, hashed and durable, and it claims
+    its command id.
+    """
     _, store = made(server)
     with closing(store):
         said = list(map(data, range(SINGLES)))
@@ -57,7 +61,7 @@ def singles(server: Server) -> float:
 
 
 def raw_singles(server: Server) -> float:
-    """INSERT and COMMIT, one row each, as psycopg does by itself."""
+    """Insert and commit one row at a time with plain psycopg, and return rows per second."""
     rows = raw.rows(SINGLES)
     with psycopg.connect(libpq_url(server.schema())) as connection:
         connection.execute(_TABLE)
@@ -70,7 +74,7 @@ def raw_singles(server: Server) -> float:
 
 
 def batches(server: Server) -> float:
-    """Events a second, a thousand in each transaction."""
+    """Append a thousand events per transaction on PostgreSQL; return events per second."""
     _, store = made(server)
     with closing(store):
         start = time.perf_counter()
@@ -81,7 +85,7 @@ def batches(server: Server) -> float:
 
 
 def raw_batches(server: Server) -> float:
-    """COPY of a thousand rows a transaction."""
+    """Copy a thousand rows per transaction with COPY, and return rows per second."""
     rows = raw.rows(BATCH * BATCHES)
     with psycopg.connect(libpq_url(server.schema())) as connection:
         connection.execute(_TABLE)
@@ -96,7 +100,10 @@ def raw_batches(server: Server) -> float:
 
 
 def growth(server: Server, most: int) -> str:
-    """Microseconds an append in logs of growing size, by turns, a hundred events a stream."""
+    """Return a table of the microseconds of an append in logs of growing size.
+
+    The logs are measured in turn, and each of their streams has a hundred events.
+    """
     sizes = [size for size in (1_000, 10_000, 100_000, 1_000_000) if size <= most]
     stores = {size: _filled(server, size) for size in sizes}
     spent: dict[int, list[float]] = {size: [] for size in sizes}
@@ -127,7 +134,11 @@ def _filled(server: Server, size: int) -> PostgresStore:
 
 
 def status(server: Server, disk: Path, workflows: int, rounds: int) -> str:
-    """Milliseconds of `wfctl status` of one workflow among many, once the process has begun."""
+    """Return the milliseconds of `wfctl status` when many workflows share the database.
+
+    The command runs in this process, so the time to start Python and import modules is not
+    included.
+    """
     url, store = made(server)
     store.close()
     with server.folder(disk) as folder:
@@ -150,7 +161,7 @@ def status(server: Server, disk: Path, workflows: int, rounds: int) -> str:
 
 
 def _run(arguments: list[str]) -> float:
-    """Seconds that a command takes in this process."""
+    """Run a wfctl command in this process; return its seconds, or exit if it fails."""
     with redirect_stdout(io.StringIO()):
         start = time.perf_counter()
         code = run(arguments)
@@ -161,7 +172,7 @@ def _run(arguments: list[str]) -> float:
 
 
 def main() -> None:
-    """Measure everything on one server."""
+    """Run all measurements on one PostgreSQL server, and print their tables."""
     options = _options()
     with Server(options.disk) as server:
         pairs: list[tuple[str, str, list[Any]]] = [

@@ -1,4 +1,4 @@
-"""Whole processes: what a person or an agent waits for at every call."""
+"""Measure whole wfctl commands in new processes, as a user or agent calls them."""
 
 import os
 import shutil
@@ -23,17 +23,18 @@ id = "stage-2"
 name = "two"
 depends_on = ["stage-1"]
 """
-#: What each command is compared with: no command line made with typer can take less.
+#: The program that each command is compared with. No command line made with typer can be faster.
 BASE = "import typer"
-#: Commands a round: the medians of five rounds are those of twenty processes.
+#: Number of times that each command runs in a round, so that five rounds give medians of twenty
+#: processes.
 RUNS_A_ROUND = 4
 ROOT = Path(__file__).parents[1]
 
 
 def report(rounds: int, disk: Path) -> str:
-    """Processor time of each command beside that of the imports that none can do without.
+    """Return a table of the processor time of each command and of importing typer.
 
-    The commands take turns, each round begins with another, and the figures are medians.
+    The commands run in turn, and their order rotates from round to round. All figures are medians.
     """
     seconds: dict[str, list[float]] = {}
     opened: dict[str, int | None] = {}
@@ -103,7 +104,7 @@ def _environment() -> dict[str, str]:
 
 
 def _spent(command: Sequence[str], folder: Path) -> float:
-    """Processor time of a process and of those it waited for, in seconds."""
+    """Run a command, and return the processor seconds of its process and awaited children."""
     started = subprocess.Popen(
         command,
         cwd=folder,
@@ -118,7 +119,7 @@ def _spent(command: Sequence[str], folder: Path) -> float:
 
 
 def _opened(command: Sequence[str], folder: Path) -> int | None:
-    """How many files a process opens; None if no strace can say so."""
+    """Return the number of files that a command opens, or None if strace is not installed."""
     if shutil.which("strace") is None:
         return None
     found = folder / "opened"

@@ -1,6 +1,7 @@
-"""Plain sqlite3 on a table like ours: the same columns, keys and pragmas, and nothing else.
+"""Plain sqlite3 on a table with the same columns, keys and pragmas as wfctl's event table.
 
-The rows are made before the clock starts: no ids, no hash, no validation, no version check.
+The rows are made before the measurement starts. Their ids and hashes, and checks of data and
+version, are therefore not included.
 """
 
 import sqlite3
@@ -20,7 +21,7 @@ INSERT = "INSERT INTO events VALUES (?,?,?,?,?,?,?,?)"
 
 
 def connection(path: Path, journal: str = "wal", level: str = "FULL") -> sqlite3.Connection:
-    """A connection to a new database."""
+    """Create a database with the event table, and return a connection to it."""
     made = sqlite3.connect(path, isolation_level=None)
     made.execute(f"PRAGMA journal_mode={journal}")
     made.execute(f"PRAGMA synchronous={level}")
@@ -29,7 +30,7 @@ def connection(path: Path, journal: str = "wal", level: str = "FULL") -> sqlite3
 
 
 def rows(number: int) -> list[tuple[Any, ...]]:
-    """So many rows, as ours would be stored."""
+    """Return the given number of rows, as wfctl's event store would write them."""
     return list(_rows(number))
 
 

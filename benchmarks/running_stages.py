@@ -1,7 +1,6 @@
-"""A root with many running stages, each with the folder that a real attempt leaves.
+"""Create a workflow with many running stages, each with the files of a real attempt.
 
-No job is started: the files are those of real ones, and the locks that monitors would hold are
-held by anyone who looks.
+No job is started. The benchmark itself takes the locks that real monitors would hold.
 """
 
 from __future__ import annotations
@@ -38,7 +37,10 @@ _JOB, _SUBMISSION = "a" * 40, "c" * 40
 
 
 def make(path: Path, count: int) -> None:
-    """Make a root at ``path`` with ``count`` stages that run, recorded and on the disk."""
+    """Create a workflow at ``path`` whose ``count`` stages are recorded as running.
+
+    Each stage gets the files of a running attempt.
+    """
     plan = {
         "workflow_id": "many-stages",
         "stages": [
@@ -62,7 +64,7 @@ def make(path: Path, count: int) -> None:
 
 
 def make_root(path: Path, command: p.WorkflowCreated) -> None:
-    """Make a workflow in a folder that is there."""
+    """Create a workflow in an existing folder."""
     initialise(
         root_at(path),
         command,
@@ -75,7 +77,7 @@ def make_root(path: Path, command: p.WorkflowCreated) -> None:
 
 @contextmanager
 def jobs_of(path: Path) -> Iterator[JobContext]:
-    """Open the root as the reconciler does."""
+    """Open a workflow in the same way as the reconciler does."""
     root = root_at(path)
     store = create_log(root)
     try:
@@ -87,7 +89,7 @@ def jobs_of(path: Path) -> Iterator[JobContext]:
 
 @contextmanager
 def monitored(path: Path, count: int) -> Iterator[None]:
-    """Hold the locks that the monitors of all stages would hold."""
+    """Hold the lock files that the monitors of all running stages would hold."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, count + 1_024), most))
     held = [os.open(_attempt(path, n).monitor_lock, os.O_RDWR) for n in range(1, count + 1)]
@@ -101,7 +103,7 @@ def monitored(path: Path, count: int) -> Iterator[None]:
 
 
 def finish(path: Path, count: int) -> None:
-    """Let every job have ended well and its result be collected."""
+    """Write the files that successful jobs and their monitors would leave in all stages."""
     for number in range(1, count + 1):
         attempt = _attempt(path, number)
         marker = f"0\n{attempt.tag} 2026-01-01T00:00:00.000000Z\n"
@@ -174,7 +176,10 @@ def _launched(attempt: AttemptPaths) -> tuple[p.AttemptStarted, p.StageLaunched]
 
 
 def record(service: Service, planned: Planned) -> None:
-    """Record what the rules would let happen one by one, at once."""
+    """Append the events in one transaction, without checking them against the rules.
+
+    wfctl itself would record these events one at a time.
+    """
     service.log.store.append(
         service.log.stream,
         service.writer.new_events(planned, [service.state().session.count] * len(planned)),

@@ -1,4 +1,4 @@
-"""A PostgreSQL server on the disk to be measured."""
+"""A PostgreSQL server whose files are on the disk to measure."""
 
 import shutil
 import tempfile
@@ -14,7 +14,7 @@ import psycopg
 
 
 class Server:
-    """A server with its default settings, listening on a socket; used as a context."""
+    """A context manager that runs a PostgreSQL server with its default settings."""
 
     def __init__(self, disk: Path) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="pg-", dir=disk))
@@ -29,11 +29,11 @@ class Server:
         return self
 
     def conninfo(self) -> str:
-        """The URL as psycopg takes it."""
+        """Return the URL of the server in the form that psycopg expects."""
         return str(self._server.get_uri())
 
     def schema(self) -> str:
-        """The URL of an empty schema, as wfctl takes it."""
+        """Create an empty schema, and return its URL in the form that wfctl expects."""
         name = f"bench{next(self._numbers)}"
         with psycopg.connect(self.conninfo(), autocommit=True) as connection:
             connection.execute(f"CREATE SCHEMA {name}".encode())
@@ -42,7 +42,7 @@ class Server:
 
     @contextmanager
     def folder(self, disk: Path) -> Iterator[Path]:
-        """An empty folder for the time being."""
+        """Yield an empty folder, and remove it afterwards."""
         with tempfile.TemporaryDirectory(dir=disk, prefix="bench-") as made:
             yield Path(made)
 

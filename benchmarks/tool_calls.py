@@ -1,9 +1,9 @@
-"""What an agent waits for at each tool call: `python -m benchmarks.tool_calls`.
+"""Measure the time of each MCP tool call of an agent: `python -m benchmarks.tool_calls`.
 
-Calls go to real servers over their stdin and stdout, one at a time, and the time is that between
-the client's line and the server's. ``--beside FOLDER`` names another checkout of wfctl, whose
-server takes turns with this one's in the same folder; ``--client sdk`` counts the time of the
-protocol's own Python client as well.
+Real servers answer one call at a time on their stdin and stdout. The time lasts from the line of
+the client to the line of the server. ``--beside FOLDER`` names another checkout of wfctl, whose
+server answers the same calls in turn in the same folder. ``--client sdk`` includes the time of the
+Python client of the MCP SDK.
 """
 
 import argparse
@@ -22,7 +22,8 @@ from typing import Any
 
 HERE = Path(__file__).parents[1]
 STAGES = 12
-#: Calls of each kind before the clock starts: processes get ready, and files are in the cache.
+#: Number of calls of each kind before the measurement, so that processes have started and files are
+#: cached.
 WARMING = 5
 PLAN = {
     "workflow_id": "bench",
@@ -68,7 +69,7 @@ Times = dict[str, list[float]]
 
 
 def main() -> None:
-    """Measure, and print a table."""
+    """Measure all tool calls on a new workflow, and print a table."""
     options = _options()
     with tempfile.TemporaryDirectory(prefix="bench-", dir=options.disk) as made:
         folder = Path(made)
@@ -88,7 +89,7 @@ def _options() -> argparse.Namespace:
 
 
 def _workflow(folder: Path) -> None:
-    """Make a workflow of which some stages were carried out."""
+    """Create a workflow of several stages, and complete the first three."""
     (folder / "plan.json").write_text(json.dumps(PLAN))
     _wfctl(folder, "init", "plan.json", "--consent", "trust")
     for number in range(1, 4):
@@ -113,7 +114,10 @@ def _environ(place: Path) -> dict[str, str]:
 
 
 def _turns(rounds: int, names: Sequence[str]) -> list[tuple[str, str, bool]]:
-    """Return who is called what, and whether it counts: in turn, another first each round."""
+    """Return all calls in order: the server, the tool call, and whether its time counts.
+
+    The order of the servers is reversed in every second round. The first calls are a warm-up.
+    """
     found = []
     for number in range(-WARMING, rounds):
         order = names if number % 2 else names[::-1]
@@ -122,7 +126,7 @@ def _turns(rounds: int, names: Sequence[str]) -> list[tuple[str, str, bool]]:
 
 
 class _Pipe:
-    """A server, and the least that a client can be."""
+    """An MCP server in a child process, with a minimal client on its stdin and stdout."""
 
     def __init__(self, place: Path, folder: Path, stack: ExitStack) -> None:
         self._process = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""What it costs to hold each event to its place, beside taking the rows as they stand."""
+"""Measure the cost of checking each event, compared with reading without checks."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -20,12 +20,15 @@ from service.reading.log import WorkflowLog
 from service.root.atomic_files import system_instant
 
 LENGTH = 20_000
-#: Events behind the kept state.
+#: Number of events after the stored state.
 BEHIND = 400
 
 
 def report(rounds: int, disk: Path) -> str:
-    """The fold from the first event and from a kept state, checked and not, as two tables."""
+    """Return two tables of fold times: from the first event and from a stored state.
+
+    Each table compares reading with checks of the events and reading without these checks.
+    """
     return in_fresh_folder(lambda folder: _measured(folder, rounds), disk)
 
 
@@ -55,7 +58,7 @@ def _measured(folder: Path, rounds: int) -> str:
 
 
 def _as_kept(store: SqliteStore) -> Workflow:
-    """The state that is kept without a seal, taken as it stands."""
+    """Return the state that was stored without a seal, without checking it."""
     fold = store.load_fold(STREAM, "bare", REDUCER)
     if fold is None:
         raise AssertionError("expected a kept state")

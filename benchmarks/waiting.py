@@ -1,8 +1,8 @@
-"""How soon `wfctl wait` ends after the job: ``python -m benchmarks.waiting [--rounds N]``.
+"""Measure the delay of `wfctl wait`: ``python -m benchmarks.waiting [--rounds N]``.
 
-A real job of the Shell ends when it is told to, while a `wfctl wait` stands by. Seconds from the
-job's own record of its end until DPDispatcher has brought its files back and the monitor has said
-so, and until the command has returned.
+A real shell job ends on request while `wfctl wait` runs. Both delays start when the job records its
+end. The first lasts until DPDispatcher has copied the files back and the monitor has recorded this.
+The second lasts until the command returns.
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ _PLAN = {
 
 
 def measure(root: Path) -> tuple[float, float]:
-    """Launch, wait, let the job end; seconds to the monitor's end and to that of the command."""
+    """Launch a job, let it end, and return the delays of its monitor and of `wfctl wait`.
+
+    Both are in seconds after the time that the job recorded as its end.
+    """
     (root / "plan.json").write_text(json.dumps(_PLAN))
     _wfctl(root, "init", "plan.json", "--consent", "trust").communicate()
     _wfctl(root, "dispatch", "stage-1").communicate()
@@ -60,7 +63,7 @@ def _wfctl(root: Path, *arguments: str) -> subprocess.Popen[bytes]:
 
 
 def main() -> None:
-    """Print the median and the most of each figure."""
+    """Print the median and the maximum of both delays."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.waiting")
     parser.add_argument("--rounds", type=int, default=7)
     found = []

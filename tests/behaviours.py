@@ -1,4 +1,7 @@
-"""Check the logs that a test leaves against the protocol, independently of the rules."""
+"""Check the event logs that a test creates against the protocol of valid event sequences.
+
+The check does not use the rules by which wfctl decides commands.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from service.root.atomic_files import system_instant
 
 
 def breaches(folder: Path) -> Iterator[str]:
-    """Yield, for each valid workflow log below a folder, the first breach of the protocol."""
+    """Yield the first protocol violation of each intact workflow log below a folder."""
     for path in sorted(folder.rglob("events.db")):
         try:
             store = open_log(path, schema=SCHEMA, clock=system_instant, read_only=True)

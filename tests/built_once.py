@@ -15,7 +15,7 @@ from tests.rounds import tries_all
 
 
 def _copy(folders: list[Path], copies: Path) -> list[tuple[Path, Path]]:
-    """Copy folders, a missing folder as an empty one; return each folder with its copy."""
+    """Copy each folder, or create an empty copy of a missing one; return both paths."""
     saved = [(folder, copies / str(number)) for number, folder in enumerate(folders)]
     for folder, copy in saved:
         if folder.is_dir():
@@ -26,12 +26,13 @@ def _copy(folders: list[Path], copies: Path) -> list[tuple[Path, Path]]:
 
 
 def built_once(build: Callable[..., Place]) -> Callable[..., Place]:
-    """Call the function once for the same arguments; later calls restore the files it made.
+    """Call the function once for the same arguments, and later restore the files it made.
 
-    The first argument is the folder to build in. The function builds in a folder of its own, which
-    is the parent of the returned root, because a root must not move. The user's folders of
-    configuration and state are restored too: a pin of a later log would accuse the restored one.
-    `make crash` builds each workflow in the given folder, where the log is checked after the test.
+    The first argument of the function is the folder to build in. The function gets a folder of its
+    own, so that the root that it returns always has the same path. The user's configuration and
+    state folders are restored as well. Otherwise they would remember a later state of the log, and
+    wfctl would report the restored log as changed. `make crash` builds each workflow in the given
+    folder, because its log is checked there after the test.
     """
     known: dict[str, tuple[Place, list[tuple[Path, Path]]]] = {}
 
@@ -39,7 +40,8 @@ def built_once(build: Callable[..., Place]) -> Callable[..., Place]:
     def restored(folder: Path, *arguments: Any, **options: Any) -> Place:
         if tries_all():
             return build(folder, *arguments, **options)
-        # The consent to a plan is stored in the folders of the user, which each module replaces.
+        # The user's folders store the consent to a plan. Each test module has its own folders, so
+        # they are part of the key.
         user = [Path(os.environ[name]) for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME")]
         key = repr((arguments, sorted(options.items()), user))
         if key not in known:

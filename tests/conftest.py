@@ -27,10 +27,11 @@ from tests.times import dearest, lines, memory_line, memory_peak, spent, totals
 PEAKS = pytest.StashKey[dict[str, int]]()
 SPENT = pytest.StashKey[float]()
 
-# Hundreds of processes start, and each would compile the whole program again.
-# Pytest would also parse every file again.
+# Write compiled modules to disk. Otherwise hundreds of test processes would compile the whole
+# program again, and pytest would parse every test file again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-# If an agent's program runs the tests, wfctl would not treat a terminal of theirs as a person's.
+# Delete the environment variables that mark an agent. If an agent runs the tests, wfctl would
+# otherwise not accept a test's terminal as that of a person.
 for mark in AGENT_MARKS:
     os.environ.pop(mark, None)
 # Keep the usual buffering, so that a test notices output that is lost at the end of a process.
@@ -76,12 +77,14 @@ def server() -> Iterator[Server]:
 def _in_own_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Redirect the user's folders for configuration and state to temporary folders.
 
-    Commands show which logs a user knows, which must not depend on the modules that ran before.
+    Commands show the logs that these folders list. The output of a test must not depend on the logs
+    of earlier test modules.
     """
     with pytest.MonkeyPatch.context() as patched:
         for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME"):
             patched.setenv(name, str(tmp_path_factory.mktemp("own")))
-        # Create the seal now, so that a test does not depend on earlier tests.
+        # Create the key file that seals stored folds now, so that a test does not depend on earlier
+        # tests.
         get_or_create_seal()
         yield
 
@@ -91,7 +94,7 @@ _own_folders_of_modules = pytest.fixture(scope="module", autouse=True)(_in_own_f
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the options for the times of each kind of test, and for a time limit."""
+    """Add the options that print the times of tests, and an option for a time limit."""
     parser.addoption("--totals", action="store_true", help="print the seconds of each kind of test")
     parser.addoption(
         "--dearest", type=int, default=10, help="of the tests, how many `--totals` names"
@@ -101,8 +104,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Keep temporary files in memory; workers use the same folder and day."""
-    # The collected tests stay until the end, so a garbage collection would find nothing.
+    """Keep temporary files in memory if possible, and set the day for all workers."""
+    # Collected tests stay in memory until the end of the run, so a garbage collection would only
+    # cost time.
     gc.disable()
     today()  # The workers get the day that is set now.
     remove = stay_in_memory()
@@ -114,11 +118,11 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(
     config: pytest.Config, items: list[pytest.Item]
 ) -> Generator[None]:
-    """Select the examples, cases and share of this run, and put slow tests first."""
+    """Select the tests of this run, limit their examples, and put slow tests first."""
     shorten(items)
     mark_further(items)
     yield
-    # The marks on the command line have been applied by now.
+    # By now, the test selection of the command line (-m and -k) has been applied.
     selected = set(share_of_today(items))
     config.hook.pytest_deselected(items=[item for item in items if item not in selected])
     items[:] = [item for item in items if item in selected]
@@ -151,7 +155,7 @@ def pytest_runtest_makereport(
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip a test that needs root, and a test that would start after the given time."""
+    """Skip a root test for other users, and a test that would start after ``--until``."""
     if item.get_closest_marker("root"):
         need_root()
     until = item.config.getoption("--until", default=None)
@@ -161,7 +165,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """Report the peak memory of a worker, and fail a run in CI with skipped tests."""
+    """Report the peak memory of a worker, and fail a CI run if a test was skipped."""
     told = getattr(session.config, "workeroutput", None)
     if told is not None:
         told["peak"] = memory_peak()
@@ -183,7 +187,7 @@ def pytest_testnodedown(node: Any) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print missing requirements, the times of each kind of test, and the kill matrix."""
+    """Print missing requirements, test times, results after kills, and planted faults."""
     if is_strict():
         for reason, times in _unmet(terminalreporter).items():
             tests = "1 test" if times == 1 else f"{times} tests"
@@ -202,7 +206,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def _show_faults(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print each planted fault of a cluster with its first line and the next command."""
+    """Print each cluster fault that a test injected, with its first line and next command."""
     rows = sorted(_outcomes(terminalreporter, "fault"))
     if rows:
         terminalreporter.section("planted faults")
@@ -211,7 +215,10 @@ def _show_faults(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def _show_matrix(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print the kill matrix; WFCTL_MATRIX=keep also writes it to tests/crash/matrix.md."""
+    """Print the kill matrix: the results of tests that kill processes.
+
+    WFCTL_MATRIX=keep also writes the matrix to tests/crash/matrix.md.
+    """
     rows = table.rows_of(_outcomes(terminalreporter, "cell"))
     if not rows:
         return

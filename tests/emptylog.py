@@ -1,4 +1,6 @@
-"""Copy new SQLite logs from one migrated log, because a migration takes as long as five tests.
+"""Create new SQLite logs by copying a migrated log, because migrations are slow.
+
+A migration takes as long as five tests.
 
 The copy equals the result of a migration byte for byte. Tests of migrations, logs on a server and
 commands in other processes do not use a copy.
@@ -18,7 +20,7 @@ from migrations.upgrade import upgrade_database
 
 
 def made(address: Path | str) -> str | None:
-    """Do the same as `migrations.upgrade.upgrade_database`, but create a new log by a copy."""
+    """Create or migrate a log like `upgrade_database`, but create a new log by copying."""
     if (isinstance(address, str) and is_postgres_url(address)) or not _is_new(Path(address)):
         return upgrade_database(address)
     path = Path(address)
@@ -32,7 +34,7 @@ def made(address: Path | str) -> str | None:
 
 
 def _is_new(path: Path) -> bool:
-    """Return whether no file exists at a path, and no file that SQLite would read with it."""
+    """Return whether neither the path nor an SQLite file of it (-wal, -shm) exists."""
     beside = (path.with_name(path.name + end) for end in ("", "-wal", "-shm", "-journal"))
     return path.parent.is_dir() and not any(os.path.lexists(one) for one in beside)
 

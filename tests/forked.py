@@ -1,9 +1,9 @@
-"""Fork commands of wfctl from a warm process, if their start is not tested.
+"""Run wfctl commands as forks of a warm process, which has all modules loaded.
 
-Starting Python and its imports takes ten times as long as most commands. `run` works like
+Starting Python and importing modules takes ten times as long as most commands. `run` works like
 `subprocess.run` with ``[sys.executable, "-m", "cli.main", ...]``: the command has its own process,
-environment, folder, streams and exit code. Its command line and initial environment in /proc are
-those of the warm process, so a test that finds or kills a process by them must start it normally.
+environment, folder, streams and exit code. In /proc, a fork shows the command line and the initial
+environment of the warm process. A test that finds processes by these must start wfctl normally.
 """
 
 from __future__ import annotations
@@ -28,19 +28,21 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple, NoReturn
 
 HERE = Path(__file__).resolve().parents[1]
-#: Prefixes of variables that the interpreter or its libraries read at their start.
+#: Prefixes of environment variables that the interpreter or its libraries read when they start.
 _AT_START = ("PYTHON", "LC_", "LANG", "LD_", "MALLOC_", "TZ")
-#: Exceptions: the modules of commands are loaded already, and their children start normally.
+#: Variables with such a prefix that a fork may still change: the modules are loaded already, and
+#: child processes of a command start normally.
 _NOT_AT_START = ("PYTHONPATH",)
 _SIZE = 4
-#: A user id: the command gives up root, to be a user who cannot read the program's files.
+#: Environment variable with a user id. The forked command changes to this user, who cannot read the
+#: program's files.
 LOGIN = "WFCTL_TESTS_LOGIN"
-#: Tests call commands from several threads.
+#: Lock for requests to the warm process, because tests run commands from several threads.
 _ONE = threading.Lock()
 
 
 class Ended(NamedTuple):
-    """The end of a command: its exit code, or minus the number of a signal, and its output."""
+    """The result of a command: exit code and output; a signal N gives the exit code -N."""
 
     returncode: int
     stdout: str
@@ -48,10 +50,10 @@ class Ended(NamedTuple):
 
 
 class Warm:
-    """The process that commands are forked from."""
+    """A process with all modules of wfctl loaded, which forks a process for each command."""
 
     def __init__(self) -> None:
-        #: Processor time of the commands in seconds.
+        #: Total processor time in seconds of the commands so far.
         self.spent = 0.0
         self._environ = _at_start(os.environ)
         self._own, other = socket.socketpair()
@@ -76,7 +78,7 @@ class Warm:
         stdin: str,
         timeout: float,
     ) -> Ended:
-        """Fork a command, wait for its end, and return how it ended."""
+        """Fork a process for the command, wait, and return its exit code and output."""
         with tempfile.TemporaryFile() as given, _file() as out, _file() as err:
             given.write(stdin.encode())
             given.seek(0)
@@ -123,7 +125,7 @@ def _at_start(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _end(answer: IO[bytes], timeout: float) -> tuple[int, float]:
-    """Read the process id, the exit code and the processor time; kill a hanging command."""
+    """Return the exit code and processor time of a command; kill it after the timeout."""
     pid = int(answer.read(16).decode())
     ready, _, _ = select.select([answer], [], [], timeout)
     if not ready:
@@ -134,12 +136,12 @@ def _end(answer: IO[bytes], timeout: float) -> tuple[int, float]:
 
 @cache
 def _warm() -> Warm:
-    """Return the warm process of this process, starting it if needed."""
+    """Return the warm process for this test process, starting it on the first call."""
     return Warm()
 
 
 def spent() -> float:
-    """Return the processor time in seconds of all forked commands."""
+    """Return the total processor time in seconds of all forked commands."""
     return _warm().spent if _warm.cache_info().currsize else 0.0
 
 
@@ -151,10 +153,10 @@ def run(
     stdin: str = "",
     timeout: float,
 ) -> Ended:
-    """Run a command of wfctl, and return its exit code and output.
+    """Run a wfctl command, and return its exit code and output.
 
-    A command is started normally if its environment affects the start of the interpreter. Raises
-    subprocess.TimeoutExpired.
+    The command is forked from the warm process. It is started normally if its environment affects
+    the start of the interpreter. Raises subprocess.TimeoutExpired.
     """
     with _ONE:
         warm = _warm()
@@ -215,13 +217,13 @@ def warm_up() -> None:
 
 
 def _load(command: Any) -> None:
-    """Build each subcommand, which takes typer as long as a short command."""
+    """Build all subcommands now, because typer takes as long for this as a short command."""
     for below in list(getattr(command, "commands", {}).values()):
         _load(below)
 
 
 def _watch(files: array.array[int], *request: Any) -> NoReturn:
-    """Start the command, and write its process id, exit code and time to the last file."""
+    """Fork the command; write its process id, exit code and seconds to the last file."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     told = files.pop()
     ready, go = os.pipe()
@@ -242,7 +244,7 @@ def _watch(files: array.array[int], *request: Any) -> NoReturn:
 def _be(
     files: array.array[int], arguments: list[str], cwd: str, environ: dict[str, str], mask: int
 ) -> NoReturn:
-    """Run the command in this process."""
+    """Run the wfctl command in this forked process, and exit with its code."""
     from cli import main
 
     code = 1
@@ -269,7 +271,7 @@ def _be(
 
 
 def _take(files: array.array[int]) -> None:
-    """Use the files as standard streams, and close the files of the warm process."""
+    """Make the files the standard streams, and close all other files of the warm process."""
     for stream, file in enumerate(files):
         os.dup2(file, stream)
     os.closerange(3, max(files) + 8)

@@ -1,10 +1,8 @@
-"""``python -m tests.house``: figures about the size of the code, and about repeated names.
+"""Print figures about the size of the code: ``python -m tests.house``.
 
-``--phrases`` lists each place with a phrase that has a clearer alternative, and fails if there is
-one.
-
-Lines and files are those of the program; a name is included if it is defined at the top of a
-module.
+``--phrases`` instead lists each unclear phrase that has a clearer alternative, and fails if there
+is one. The figures of lines and files cover the program without its tests. The figures of repeated
+names cover names at the top level of a module.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ from tempfile import TemporaryDirectory
 
 from tests.test_house import HERE, ROOMS, functions, names, sources
 
-#: Phrase that reads like a translation → clearer alternatives.
+#: Regular expressions for unidiomatic phrases, with their clearer alternatives.
 PHRASES = {
     r"\b(?:is|are|was|were) none\b": "is not one; does not exist; is unknown",
     r"\bcount(?:s|ed)? for nothing\b": "is ignored",
@@ -40,7 +38,7 @@ def pages() -> Iterator[Path]:
 
 
 def refused() -> Iterator[str]:
-    """Yield each place in code, docs and tests with a phrase in `PHRASES`."""
+    """Yield a line for each phrase of `PHRASES` in the code, the docs and the tests."""
     own = Path(__file__)
     tests = (path for path in sorted((HERE / "tests").rglob("*.py")) if path != own)
     for path in (*sources(), *pages(), *tests):
@@ -50,7 +48,8 @@ def refused() -> Iterator[str]:
                     yield f"{path.relative_to(HERE)}:{number}: {found!r}; better: {better}"
 
 
-#: Runs a command line, and prints the number of files in which a function was called.
+#: Program that runs a wfctl command, and prints the number of source files whose functions it
+#: called.
 _PASSED = """
 import sys, threading
 top, ran = sys.argv[1], set()
@@ -76,7 +75,7 @@ parameters = { command = "true" }
 
 
 def passed(*lines: str) -> Iterator[int]:
-    """Yield the number of files that each command line uses, in a new workflow."""
+    """Run each wfctl command in a new workflow; yield the number of source files it uses."""
     with TemporaryDirectory() as folder:
         root, environ = Path(folder) / "root", {**os.environ, "XDG_STATE_HOME": folder}
         root.mkdir()
@@ -96,7 +95,7 @@ def passed(*lines: str) -> Iterator[int]:
 
 
 def rows() -> Iterator[tuple[str, str]]:
-    """Yield each figure with its description."""
+    """Yield the rows of the table: a description and its figure."""
     texts = {path: path.read_text("utf-8") for path in sources()}
     lines = sum(len(text.splitlines()) for text in texts.values())
     yield "product lines, files", f"{lines:,}; {len(texts)}"

@@ -1,6 +1,6 @@
-"""Keep the files of the tests in memory if possible, because most tests only wait for a disk.
+"""Keep the files of the tests in memory if possible, to save waiting for the disk.
 
-Tests of power losses use programs that hold writes back, on any file system.
+Tests of power losses need no real disk, because their programs hold writes back.
 """
 
 from __future__ import annotations
@@ -13,32 +13,32 @@ from pathlib import Path
 
 #: A file system in memory, which every Linux has.
 SHARED = Path("/dev/shm")
-#: Minimum free space in bytes; a run uses a quarter of it.
+#: Minimum free space in bytes. A test run uses about a quarter of it.
 _ENOUGH = 4 << 30
 _NAME = "wfctl-tests-"
 
 
 def stay_in_memory() -> Callable[[], None] | None:
-    """Move temporary files to memory; return a function that removes them.
+    """Keep temporary files in memory, and return a function that removes them.
 
-    Returns None if TMPDIR is set, or if there is too little space.
+    Returns None and changes nothing if TMPDIR is set, or if there is too little space.
     """
     if "TMPDIR" in os.environ or not _is_fit(SHARED):
         return None
     _remove_what_the_dead_left()
     place = Path(tempfile.mkdtemp(prefix=f"{_NAME}{os.getpid()}-", dir=SHARED))
-    # Servers run as other users.
+    # Database servers in tests run as other users and need access to this folder.
     place.chmod(0o1777)
     os.environ["TMPDIR"] = tempfile.tempdir = str(place)
     return lambda: shutil.rmtree(place, ignore_errors=True)
 
 
 def _is_fit(place: Path) -> bool:
-    """Return whether a folder has space for a run and allows programs to run."""
+    """Return whether a folder is writable, has space for a run, and can hold programs."""
     if not place.is_dir() or not os.access(place, os.W_OK):
         return False
     found = os.statvfs(place)
-    # The space is smaller if the memory itself is in use.
+    # The file system may report more free space than the memory has.
     room = min(found.f_bavail * found.f_frsize, _available())
     return room >= _ENOUGH and not found.f_flag & (os.ST_NOEXEC | os.ST_RDONLY)
 
@@ -50,7 +50,7 @@ def _available() -> int:
 
 
 def _remove_what_the_dead_left() -> None:
-    """Remove the files of killed runs."""
+    """Remove the folders of killed test runs."""
     for left in SHARED.glob(f"{_NAME}*-*"):
         pid = left.name.removeprefix(_NAME).partition("-")[0]
         if not Path(f"/proc/{pid}").exists():

@@ -14,7 +14,7 @@ import pytest
 HISTORIES = Path(__file__).resolve().parents[2] / "shared" / "data" / "histories"
 #: Small states in the published formats, next to the histories.
 IMPORTS = HISTORIES.with_name("imports")
-#: Reasons for which tests may be skipped in CI too, because nothing is missing on the machine.
+#: Reasons for which a test may be skipped in CI too, because no required program is missing.
 NO_HISTORIES = "no real histories beside this checkout"
 NO_CLIENT = "npm could not install it"
 NEEDS_ROOT = "needs root; `make test-root` runs it"
@@ -22,33 +22,34 @@ ALLOWED_IN_CI = (NO_HISTORIES, NO_CLIENT, NEEDS_ROOT)
 
 
 def need(held: bool, reason: str) -> None:
-    """Skip the test unless the requirement is met; the reason says what is missing."""
+    """Skip the test unless the requirement is met; ``reason`` names what is missing."""
     if not held:
         pytest.skip(reason)
 
 
 def need_programs(*names: str) -> None:
-    """Skip the test unless all programs are installed, including those for root."""
+    """Skip the test unless all programs are on PATH or in the folders for root."""
     path = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
     missing = [name for name in names if shutil.which(name, path=path) is None]
     need(not missing, f"not installed: {', '.join(missing)}")
 
 
 def need_root() -> None:
-    """Skip the test unless root runs it."""
+    """Skip the test unless it is run by root."""
     need(os.geteuid() == 0, NEEDS_ROOT)
 
 
 def imports(name: str) -> Path:
-    """Return the folder of a small state in a published format, or skip if it is not here."""
+    """Return the folder of a small example for imports, or skip the test if it is missing."""
     need((IMPORTS / name).is_dir(), f"{NO_HISTORIES} (imports/{name})")
     return IMPORTS / name
 
 
 def unmet(reports: Iterable[pytest.TestReport | pytest.CollectReport]) -> Counter[str]:
-    """Return the reasons of skips that are not allowed in CI, with their numbers.
+    """Count the skipped tests by reason, without the reasons that are allowed in CI.
 
-    An expected failure is reported as skipped too, but without the place and reason of a skip.
+    pytest reports an expected failure as skipped too. Its report has no place of a skip, and it is
+    left out.
     """
     places = [one.longrepr for one in reports if one.skipped]
     reasons = [place[2].removeprefix("Skipped: ") for place in places if isinstance(place, tuple)]
@@ -56,5 +57,5 @@ def unmet(reports: Iterable[pytest.TestReport | pytest.CollectReport]) -> Counte
 
 
 def is_strict() -> bool:
-    """Return whether all requirements of tests must be met, as in CI."""
+    """Return whether a skipped test is a failure, as in CI."""
     return os.environ.get("CI") == "true"

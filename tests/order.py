@@ -1,4 +1,4 @@
-"""The order of the tests: slow tests run first."""
+"""Order the tests of a run so that slow tests start first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The number of examples: some in `make test`, more in `make crash`, all in `make soak`."""
+"""Select how many examples of a test are tried: `make test` tries only some.
+
+`make crash` tries more examples, and `make soak` tries all.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +13,13 @@ from typing import Any
 import pytest
 from hypothesis import is_hypothesis_test, settings
 
-#: With the value `all`, each property test runs all of its examples.
+#: Environment variable; with the value `all`, each property test runs all of its examples.
 VARIABLE = "WFCTL_EXAMPLES"
-#: The date whose share of tests is run, by default today. Workers get the same date.
+#: Environment variable with the date whose share of tests is run, by default today. All workers of
+#: a run get the same date.
 DAY = "WFCTL_DAY"
-#: In how many shares the tests of a run are divided; one share is run each day. By default 1.
+#: Environment variable with the number of shares into which the tests are divided, by default 1.
+#: One share is run each day.
 SHARES = "WFCTL_SHARES"
 _FEWEST, _PART = 5, 10
 
@@ -25,17 +30,18 @@ def tries_all() -> bool:
 
 
 def some(number: int) -> int:
-    """Return how many of the given number of examples are tried now."""
+    """Return the number of examples to try now: a part of the given number, or all of it."""
     if tries_all():
         return number
     return min(number, max(_FEWEST, number // _PART))
 
 
 def rounds(values: Sequence[Any], few: int, daily: int = 0) -> list[Any]:
-    """Return the rounds of a generator for `parametrize`: a few are long, the rest a soak.
+    """Return the cases of a random test for `parametrize`: some are `long`, others `soak`.
 
-    About ``daily`` of the rest are long too, different ones each day. A tuple is a round with
-    several values.
+    A case may be a tuple with several values. About ``daily`` of the other cases are also marked
+    `long`, different ones each day. `make crash` runs the cases marked `long`, `make soak` those
+    marked `soak`.
     """
     cases = [value if isinstance(value, tuple) else (value,) for value in values]
     long = {*range(few), *of_the_day(range(few, len(cases)), daily)}
@@ -46,7 +52,7 @@ def rounds(values: Sequence[Any], few: int, daily: int = 0) -> list[Any]:
 
 
 def of_the_day(values: Sequence[Any], daily: int) -> Sequence[Any]:
-    """Return today's share of values; the shares of successive days cover all values."""
+    """Return today's part of the values; the parts of successive days cover all values."""
     if not daily or not values:
         return []
     shares = -(-len(values) // daily)
@@ -54,7 +60,7 @@ def of_the_day(values: Sequence[Any], daily: int) -> Sequence[Any]:
 
 
 def today() -> str:
-    """Return the day whose share is run; all workers of a run have the same day."""
+    """Return the date whose share of tests is run, the same for all workers of a run."""
     return os.environ.setdefault(DAY, datetime.now(UTC).date().isoformat())
 
 
@@ -68,9 +74,9 @@ def share_of_today(items: Sequence[pytest.Item]) -> Sequence[pytest.Item]:
 
 
 def first(values: Sequence[Any], now: int = 1) -> list[Any]:
-    """Return the cases of a slow test for `parametrize`: those after the first ones are long.
+    """Return the cases of a slow test for `parametrize`; all but the first are `long`.
 
-    A tuple is a case with several values.
+    ``now`` is the number of cases without this mark. A tuple is a case with several values.
     """
     cases = [value if isinstance(value, tuple) else (value,) for value in values]
     return [
@@ -80,9 +86,10 @@ def first(values: Sequence[Any], now: int = 1) -> list[Any]:
 
 
 def mark_further(items: Iterable[pytest.Item]) -> None:
-    """Run only some cases of a test marked `few` now, and mark the other cases as long.
+    """Mark as `long` most cases of each test that has the mark `few`.
 
-    The selected cases are spread from the first to the last case, which differ in every value.
+    The remaining cases are spread evenly from the first to the last, because distant cases of a
+    parametrized test differ in all parameters.
     """
     tests: dict[str, list[pytest.Item]] = {}
     for item in items:
@@ -104,7 +111,7 @@ def spread(size: int, number: int) -> set[int]:
 
 
 def shorten(items: Iterable[pytest.Item]) -> None:
-    """Mark property tests, and limit the number of their examples."""
+    """Add the mark `property` to each Hypothesis test, and reduce its number of examples."""
     shortened: set[object] = set()
     for item in items:
         test = getattr(item, "obj", None)
@@ -112,14 +119,15 @@ def shorten(items: Iterable[pytest.Item]) -> None:
             continue
         item.add_marker("property")
         function = getattr(test, "__func__", test)
-        # The cases of one test share a function.
+        # All cases of a parametrized test share one function, which must be changed only once.
         if function not in shortened:
             shortened.add(function)
             _shorten(function)
 
 
 def _shorten(test: object) -> None:
-    # Hypothesis reads this attribute when the test is called; settings cannot be applied twice.
+    # Hypothesis reads this private attribute when the test is called. Applying `settings` to a test
+    # a second time would raise an error.
     asked: settings = getattr(test, "_hypothesis_internal_use_settings", None) or settings()
     chosen = settings(asked, max_examples=some(asked.max_examples))
     test._hypothesis_internal_use_settings = chosen  # type: ignore[attr-defined]

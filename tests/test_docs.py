@@ -1,4 +1,4 @@
-"""The docs name all existing commands, formats, events and errors, and their links are valid."""
+"""The documentation covers all commands, formats, events and errors, and its links work."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def pages() -> Iterator[Path]:
 
 @pytest.mark.parametrize("name", PAGES)
 def test_generated_page_matches_the_code(name: str) -> None:
-    """The page is generated, so new events and errors are never missing."""
+    """The page lists every event type or error that the code defines."""
     assert (DOCS / name).read_text("utf-8") == PAGES[name](), MADE
 
 
 def test_changelog_fragments_have_valid_names() -> None:
-    """Towncrier ignores a file with another name, so its change would be missing."""
+    """Towncrier would ignore a fragment with another name and omit its change."""
     config = tomllib.loads((HERE / "pyproject.toml").read_text("utf-8"))["tool"]["towncrier"]
     kinds = "|".join(kind["directory"] for kind in config["type"])
     for path in (HERE / config["directory"]).iterdir():
@@ -44,7 +44,7 @@ def test_changelog_fragments_have_valid_names() -> None:
 
 
 def told() -> set[str]:
-    """Return the commands in the first cells of the contract's tables.
+    """Return the commands that the tables of the CLI contract list in their first column.
 
     A cell may list several commands, separated by a dot or a slash, with the group only once.
     """
@@ -65,7 +65,7 @@ def told() -> set[str]:
 
 
 def _named(quoted: str) -> list[str]:
-    """Return the commands in one quotation, without their arguments."""
+    """Return the commands in a quoted string without their arguments."""
     words = re.match(r"[a-z-]+(?:[ /|\\]+(?!\[)[a-z][a-z-]*)*", quoted)
     assert words, quoted
     return re.split(r" ?/ ?|\\\|", words[0])
@@ -73,30 +73,30 @@ def _named(quoted: str) -> list[str]:
 
 @pytest.mark.parametrize("command", sorted(set(load_commands()) - HIDDEN))
 def test_every_command_is_listed_in_the_contract(command: str) -> None:
-    """The command must be in the first cell of a row, not only in the text of the page."""
+    """Each command is in the first column of a table in the CLI contract (docs/cli.md)."""
     assert any(one == command or one.startswith(f"{command} ") for one in told())
 
 
 def test_contract_lists_no_unknown_command() -> None:
-    """Words in other cells and in the text are not read as commands."""
+    """The test reads no word of other columns or of the text as a command."""
     assert told().isdisjoint({"does", "stage does", "wfctl", "person", "reads", "machine reads"})
 
 
 @pytest.mark.parametrize("format_", FORMATS)
 def test_every_export_format_is_documented(format_: str) -> None:
-    """The page of exports names the format."""
+    """The page about exports contains the name of each format."""
     assert f"`{format_}`" in (DOCS / "exports.md").read_text("utf-8")
 
 
 @pytest.mark.parametrize("page", list(pages()), ids=lambda page: str(page.relative_to(HERE)))
 def test_every_relative_link_leads_to_a_file(page: Path) -> None:
-    """External links are not checked."""
+    """Each relative link leads to an existing file; external links are not checked."""
     names = [name for name in _LINK.findall(page.read_text("utf-8")) if "://" not in name]
     assert [name for name in names if not (page.parent / name).exists()] == []
 
 
 def test_readme_links_every_page_of_the_docs() -> None:
-    """Decisions, protocols and schemas are excluded, because another page lists them."""
+    """Decisions, protocols and schemas are exempt, because other pages list them."""
     readme = (HERE / "README.md").read_text("utf-8")
     linked = {(HERE / name).resolve() for name in _LINK.findall(readme)}
     folders = ("start", "use", "run", "trust", "develop")
@@ -105,12 +105,12 @@ def test_readme_links_every_page_of_the_docs() -> None:
 
 
 def test_readme_is_short() -> None:
-    """Longer explanations belong in the docs."""
+    """The README has at most 600 words, because longer explanations belong in the docs."""
     readme = (HERE / "README.md").read_text("utf-8")
     assert len(readme.split()) <= README_WORDS
 
 
-#: A path from the top of the repository.
+#: A quoted file path that is relative to the repository.
 _PLACE = re.compile(r"`([a-z_]+/[a-z\d_./-]*)`")
 
 
@@ -120,19 +120,19 @@ _PLACE = re.compile(r"`([a-z_]+/[a-z\d_./-]*)`")
     ids=str,
 )
 def test_files_named_in_developer_pages_exist(page: Path) -> None:
-    """Moving a file makes this test fail for the pages that name it."""
+    """Each file path in a developer page or decision record leads to an existing file."""
     named = {
         name for name in _PLACE.findall(page.read_text("utf-8")) if "." in name or name[-1:] == "/"
     }
     assert sorted(name for name in named if not (HERE / name).exists()) == []
 
 
-#: A row in the list of decisions: number, file and title.
+#: A row in the list of decision records: its number, file and title.
 _RECORD = re.compile(r"^\| \[(\d{4})\]\((\S+)\) \| (.+) \|$", re.MULTILINE)
 
 
 def test_list_of_decisions_has_every_record() -> None:
-    """The records are listed in the order of their numbers, with their titles."""
+    """The list has all decision records in the order of their numbers, with their titles."""
     folder = HERE / "docs" / "adr"
     listed = [
         (file, f"# {number}. {title}")
@@ -144,13 +144,13 @@ def test_list_of_decisions_has_every_record() -> None:
 
 @pytest.mark.parametrize("record", sorted((HERE / "docs" / "adr").glob("[0-9]*.md")), ids=str)
 def test_decision_record_has_the_parts_of_the_template(record: Path) -> None:
-    """The parts are context, decision, alternatives and consequences."""
+    """Each record has the sections Context, Decision, Alternatives and Consequences."""
     parts = re.findall(r"^## (.+)$", record.read_text("utf-8"), re.MULTILINE)
     assert parts == ["Context", "Decision", "Alternatives", "Consequences"]
 
 
 def test_glossary_explains_each_word_once() -> None:
-    """A word must not have two meanings."""
+    """Each word has only one row in the glossary, so that it has only one meaning."""
     page = (HERE / "docs" / "glossary.md").read_text("utf-8")
     rows = re.findall(r"^\| ([^|]+) \| ", page, re.MULTILINE)
     words = [word for row in rows for word in row.split(", ") if row != "word"]

@@ -1,4 +1,4 @@
-"""A copied log is one that a migration made."""
+"""A new log that the tests copy from an empty log equals one that a migration creates."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.emptylog import made
 
 
 def test_a_copied_log_is_the_log_that_a_migration_makes(tmp_path: Path) -> None:
-    """Byte for byte, for nobody else to read, and of the same version."""
+    """The copied log has the same bytes, file mode and schema version as a migrated log."""
     real, copied = tmp_path / "real.db", tmp_path / "copied.db"
     assert upgrade_database(real) == made(copied)
     assert real.read_bytes() == copied.read_bytes()
@@ -21,7 +21,7 @@ def test_a_copied_log_is_the_log_that_a_migration_makes(tmp_path: Path) -> None:
 
 
 def test_a_log_that_is_there_is_left_to_the_migration(tmp_path: Path) -> None:
-    """It goes on from what it finds, which nothing is copied over."""
+    """An existing log is migrated and not overwritten by a copy."""
     path = tmp_path / "log.db"
     made(path)
     before = path.read_bytes()
@@ -33,7 +33,7 @@ def test_a_log_that_is_there_is_left_to_the_migration(tmp_path: Path) -> None:
 def test_beside_what_another_log_left_the_migration_is_carried_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, beside: str
 ) -> None:
-    """SQLite would take what lies there for the end of the copy."""
+    """SQLite would read a leftover journal of another log as a part of the copied log."""
     (tmp_path / beside).touch()
     asked: list[Path] = []
     monkeypatch.setattr("tests.emptylog.upgrade_database", asked.append)
@@ -42,7 +42,7 @@ def test_beside_what_another_log_left_the_migration_is_carried_out(
 
 
 def test_where_nothing_can_be_written_the_migration_says_so(tmp_path: Path) -> None:
-    """A copy is for a folder that is there."""
+    """If the folder of the log does not exist, the migration raises `store_unwritable`."""
     with pytest.raises(EventStoreError) as found:
         made(tmp_path / "none" / "log.db")
     assert found.value.code == "store_unwritable"

@@ -15,7 +15,7 @@ from tests.cli.support import HERE, write_plan
 
 
 def both(cwd: Path, *arguments: str, stdin: str = "", **environ: str) -> list[forked.Ended]:
-    """Run a command forked and started normally."""
+    """Run the command as a fork and as a normal process, and return both results."""
     own = {**os.environ, "PYTHONPATH": str(HERE), **environ}
     line = [sys.executable, "-m", "cli.main", *arguments]
     done = subprocess.run(
@@ -32,14 +32,14 @@ def both(cwd: Path, *arguments: str, stdin: str = "", **environ: str) -> list[fo
 def test_forked_command_prints_and_returns_the_same(
     tmp_path: Path, arguments: tuple[str, ...]
 ) -> None:
-    """Exit code, stdout and stderr are equal for valid and invalid commands."""
+    """A forked command has the same exit code, stdout and stderr as a normal process."""
     one, other = both(tmp_path, *arguments)
     assert one == other
 
 
 @pytest.mark.slow
 def test_forked_command_has_its_own_environment(tmp_path: Path) -> None:
-    """Folder, input, environment and file mode mask are those of the caller."""
+    """The forked command gets the caller's folder, stdin, environment and file mode mask."""
     plan = write_plan(tmp_path).read_text()
     mask = os.umask(0o027)
     try:
@@ -55,7 +55,7 @@ def test_forked_command_has_its_own_environment(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_parallel_forked_commands_get_their_own_answers(tmp_path: Path) -> None:
-    """The commands are called from several threads."""
+    """Commands that several threads run at the same time each return their own output."""
     words = [f"nonsense-{number}" for number in range(8)]
 
     def said(word: str) -> str:
@@ -68,7 +68,7 @@ def test_parallel_forked_commands_get_their_own_answers(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_slow_forked_command_is_killed(tmp_path: Path) -> None:
-    """The warm process still serves the next command."""
+    """After the timeout of one command, the warm process still runs the next command."""
     write_plan(tmp_path)
 
     def run(*arguments: str, timeout: float = 60) -> int:

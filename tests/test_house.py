@@ -1,4 +1,4 @@
-"""Limits of the code and the documented trees of errors, which `make check` cannot test."""
+"""Limits on the size and structure of the code that linters cannot test."""
 
 from __future__ import annotations
 
@@ -34,39 +34,39 @@ TREES = (
 
 
 def sources() -> Iterator[Path]:
-    """Yield the files of the program."""
+    """Yield the source files of the program, without tests and benchmarks."""
     for room in ROOMS:
         yield from sorted((HERE / room).rglob("*.py"))
 
 
 @cache
 def taken_apart(path: Path) -> ast.Module:
-    """Return the syntax tree of a file, cached for several tests."""
+    """Parse a file into a syntax tree, once for all tests."""
     return ast.parse(path.read_text("utf-8"))
 
 
 def functions(path: Path) -> Iterator[tuple[str, int]]:
-    """Yield the functions of a file with their number of lines."""
+    """Yield each function of a file with its number of lines."""
     for node in ast.walk(taken_apart(path)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield f"{path.relative_to(HERE)}: {node.name}", (node.end_lineno or 0) - node.lineno + 1
 
 
 def test_functions_are_small() -> None:
-    """The median is below ten lines, and the maximum is sixty lines."""
+    """The median length of a function is below ten lines, and the maximum is sixty lines."""
     found = dict(one for path in sources() for one in functions(path))
     assert {name: count for name, count in found.items() if count > FUNCTION_LINES} == {}
     assert median(found.values()) < USUAL_LINES
 
 
 def modules() -> dict[str, Path]:
-    """Return each module of the program by its dotted name."""
+    """Return the path of each module of the program by the module's dotted name."""
     names = {".".join(path.relative_to(HERE).with_suffix("").parts): path for path in sources()}
     return {name.removesuffix(".__init__"): path for name, path in names.items()}
 
 
 def imported(path: Path, known: Container[str]) -> Iterator[str]:
-    """Yield the modules of the program that a file imports, including late and type imports."""
+    """Yield the program's modules that a file imports anywhere, also inside functions."""
     for node in ast.walk(taken_apart(path)):
         if isinstance(node, ast.Import):
             yield from (one.name for one in node.names if one.name in known)
@@ -78,16 +78,16 @@ def imported(path: Path, known: Container[str]) -> Iterator[str]:
 
 
 def test_modules_have_no_circular_imports() -> None:
-    """`CycleError` names the modules of a circle."""
+    """Modules can be sorted by their imports; otherwise CycleError names a circle of them."""
     known = modules()
-    # This module names types of all layers for type checkers only.
+    # This module imports types of all layers, but only for type checkers.
     known.pop("wfctl_eventstore.extension")
     needs = {name: set(imported(path, known)) - {name} for name, path in known.items()}
     assert len(list(TopologicalSorter(needs).static_order())) == len(known)
 
 
 def errors_by_room() -> dict[str, set[str]]:
-    """Return the names of the public error classes of each room."""
+    """Return the names of the public error classes in each top-level package."""
     bases: dict[str, tuple[str, set[str]]] = {}
     for path in sources():
         for node in taken_apart(path).body:
@@ -104,20 +104,20 @@ def errors_by_room() -> dict[str, set[str]]:
 
 
 def drawn_in(room: str) -> str:
-    """Return the trees of errors in the docstrings of a room's files."""
+    """Return the trees of error classes in the docstrings of a package's errors.py files."""
     pages = sorted((HERE / room).rglob("errors.py"))
     return "\n".join(ast.get_docstring(ast.parse(page.read_text("utf-8"))) or "" for page in pages)
 
 
 def test_every_error_is_in_the_documented_tree() -> None:
-    """A reader finds all error classes of a room in the docstrings of its errors.py files."""
+    """Each error class is drawn in the docstring of an errors.py file of its package."""
     drawn = {room: drawn_in(room) for room in ROOMS}
     errors = errors_by_room().items()
     assert [name for room, own in errors for name in own if name not in drawn[room]] == []
 
 
 def test_git_is_called_by_one_module_only() -> None:
-    """A direct call could run programs that a foreign repository configures."""
+    """Other modules must not call git, which can run programs of a foreign repository."""
     door = HERE / "service/root/git.py"
     calls = re.compile(r"""\[\s*["']git["']|which\(["']git["']""")
     found = [path for path in sources() if path != door and calls.search(path.read_text("utf-8"))]
@@ -126,7 +126,7 @@ def test_git_is_called_by_one_module_only() -> None:
 
 
 def names(kind: type[ast.ClassDef | ast.FunctionDef]) -> dict[str, list[str]]:
-    """Return the public names that several files define at their top, with these files."""
+    """Return public names that several files define at their top level, with these files."""
     found: dict[str, list[str]] = {}
     for path in sources():
         own = (node.name for node in taken_apart(path).body if isinstance(node, kind))
@@ -137,5 +137,5 @@ def names(kind: type[ast.ClassDef | ast.FunctionDef]) -> dict[str, list[str]]:
 
 
 def test_class_names_are_unique() -> None:
-    """A class name has one meaning in the whole program."""
+    """No two files of the program define a public class with the same name."""
     assert names(ast.ClassDef) == {}

@@ -1,4 +1,4 @@
-"""The tests keep their files in memory and remove them afterwards."""
+"""A test run keeps its temporary files in memory and removes them at its end."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Path(file.name).unlink(missing_ok=True)
 
 
 def asked(shared: Path, **environ: str) -> list[str]:
-    """Return the output of a run that would use the given file system."""
+    """Run a program that keeps its files in ``shared`` if possible; return its output."""
     kept = {name: value for name, value in os.environ.items() if name != "TMPDIR"}
     done = subprocess.run(
         [sys.executable, "-c", ASK, str(shared)],
@@ -43,7 +43,7 @@ def asked(shared: Path, **environ: str) -> list[str]:
 
 @pytest.fixture
 def shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Make a folder that stands for the file system in memory."""
+    """Create a folder that stands for the file system in memory."""
     path = tmp_path / "shm"
     path.mkdir()
     monkeypatch.setattr(memory, "_ENOUGH", 0)
@@ -51,7 +51,7 @@ def shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_files_are_kept_in_memory_and_removed(tmp_path: Path) -> None:
-    """All users can create files there; a TMPDIR of the user takes precedence and is kept."""
+    """The folder in memory is writable for all users; a TMPDIR of the user has priority."""
     if memory._is_fit(memory.SHARED):
         place, there, after = asked(memory.SHARED)
         assert Path(place).parent == memory.SHARED
@@ -63,14 +63,14 @@ def test_files_are_kept_in_memory_and_removed(tmp_path: Path) -> None:
 def test_file_system_without_space_is_not_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A missing file system is not used either, and files go to the usual folder."""
+    """If the file system is missing or full, temporary files go to the usual folder."""
     assert asked(tmp_path / "none")[0] == "/tmp"
     monkeypatch.setattr(memory, "_ENOUGH", 1 << 60)
     assert not memory._is_fit(tmp_path)
 
 
 def test_files_of_killed_runs_are_removed(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files of running tests and other files are kept."""
+    """A new run removes folders of killed runs, but not those of running tests or others."""
     with subprocess.Popen(["true"]) as ended:
         pass
     for name in (f"wfctl-tests-{ended.pid}-a", f"wfctl-tests-{os.getpid()}-b", "other"):

@@ -1,4 +1,4 @@
-"""A skipped test makes a run in CI fail, whatever skipped the test."""
+"""In CI, a skipped test makes the run fail, whatever skipped the test."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_good():
 
 
 def run(pytester: pytest.Pytester, patch: pytest.MonkeyPatch, ci: str) -> tuple[Counts, str]:
-    """Run the page and a file that is skipped as a whole; return the counts and the output."""
+    """Run test files with many kinds of skips; return the outcome counts and the output."""
     patch.setenv("CI", ci)
     pytester.makeconftest(CONFTEST)
     pytester.makepyfile(test_page=PAGE, test_whole="import pytest; pytest.importorskip('nobody')")
@@ -74,7 +74,7 @@ def run(pytester: pytest.Pytester, patch: pytest.MonkeyPatch, ci: str) -> tuple[
 def test_missing_requirement_skips_a_test_with_its_reason(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Tests are skipped by a call, a mark, a fixture, or with the whole file."""
+    """The output has the reason of each skip by a call, a mark, a fixture or an import."""
     counts, said = run(pytester, monkeypatch, "")
     assert counts == {"passed": 1, "skipped": 6, "xfailed": 1}
     assert [reason for reason in REASONS if reason not in said] == []
@@ -83,7 +83,7 @@ def test_missing_requirement_skips_a_test_with_its_reason(
 def test_ci_run_prints_each_reason_of_a_skip(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Missing real histories are allowed, and expected failures are not skips."""
+    """In CI, the summary lists each reason except missing histories."""
     counts, said = run(pytester, monkeypatch, "true")
     assert counts == {"passed": 1, "skipped": 6, "xfailed": 1}
     told = [line for line in said.splitlines() if line.startswith("missing in CI: ")]
@@ -96,7 +96,7 @@ def test_ci_run_prints_each_reason_of_a_skip(
 def test_skipped_test_fails_the_run_only_in_ci(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, ci: str, code: int
 ) -> None:
-    """The tests run in separate worker processes."""
+    """With worker processes, a skipped test gives the exit code 1 in CI, and 0 elsewhere."""
     monkeypatch.setenv("CI", ci)
     pytester.makeconftest(CONFTEST)
     pytester.makepyfile(test_page=PAGE)
@@ -109,7 +109,7 @@ def test_skipped_test_fails_the_run_only_in_ci(
 def test_root_test_is_skipped_for_ordinary_users(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, user: int, counts: Counts
 ) -> None:
-    """CI allows this skip, because its second step runs the test as root."""
+    """CI accepts a test skipped without root, because a later step runs it as root."""
     monkeypatch.setenv("CI", "true")
     monkeypatch.setattr("os.geteuid", lambda: user)
     pytester.makeconftest(CONFTEST_FOR_ROOT)

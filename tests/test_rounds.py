@@ -1,4 +1,4 @@
-"""A property test tries some examples before a commit, and all examples in `make crash`."""
+"""`make test` tries some examples of a property test, and `make crash` tries all of them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_plain():
 def test_property_test_tries_the_requested_number_of_examples(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, said: str, expected: int
 ) -> None:
-    """Each case of a property test is limited, and other tests are not marked."""
+    """Each case of a property test tries this number; only property tests get the mark."""
     monkeypatch.setenv(VARIABLE, said)
     pytester.makeconftest(CONFTEST)
     pytester.makepyfile(test_page=PAGE)
@@ -60,7 +60,7 @@ def test_property_test_tries_the_requested_number_of_examples(
 
 
 def test_small_number_of_examples_is_not_reduced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """At least five examples are always tried."""
+    """A property test tries at least five examples, or all of them if it has fewer."""
     monkeypatch.delenv(VARIABLE, raising=False)
     assert [some(number) for number in (1, 5, 12, 100)] == [1, 5, 5, 10]
 
@@ -86,7 +86,7 @@ def test_plain():
 def test_few_mark_selects_cases_of_a_slow_test(
     pytester: pytest.Pytester, number: int, expected: set[str]
 ) -> None:
-    """The cases are spread from the first to the last, without cases that are long anyway."""
+    """The selected cases are spread evenly, without those that are long anyway."""
     pytester.makeini("[pytest]\nmarkers =\n  few(number)\n  long")
     items = pytester.getitems(DEAR.format(number=number))
     mark_further(items)
@@ -114,7 +114,7 @@ def test_long(number):
 def test_slow_tests_come_first_in_the_part_of_each_worker(
     pytester: pytest.Pytester, workers: int
 ) -> None:
-    """Every test occurs once, and each worker starts with its slow tests."""
+    """Every test occurs once, and the part of each worker starts with its slow tests."""
     pytester.makeini("[pytest]\nmarkers = slow")
     items = pytester.getitems(SLOW)
     order = [item.name for item in slow_first(items, workers)]
@@ -127,7 +127,7 @@ def test_slow_tests_come_first_in_the_part_of_each_worker(
 
 
 def test_daily_shares_cover_all_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each day has about the requested number, and the same day always has the same share."""
+    """The shares of successive days cover all rounds, and a day always has the same share."""
     shares = []
     for day in range(1, 19):
         monkeypatch.setenv(DAY, f"2026-11-{day:02}")
@@ -143,7 +143,7 @@ def test_daily_shares_cover_all_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_shares_of_successive_days_cover_all_tests(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each test is in the share of one of two days, and both shares hold cases of each test."""
+    """With two shares, two days run all tests, and each share has cases of each test."""
     pytester.makeini("[pytest]\nmarkers = slow")
     items = pytester.getitems(SLOW)
     monkeypatch.setenv(SHARES, "2")
@@ -158,7 +158,7 @@ def test_shares_of_successive_days_cover_all_tests(
 def test_one_share_holds_all_tests(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without shares, each day runs all tests."""
+    """If the tests are not divided into shares, each day runs all of them."""
     monkeypatch.delenv(SHARES, raising=False)
     items = pytester.getitems("def test_one(): pass\ndef test_other(): pass")
     assert list(share_of_today(items)) == items

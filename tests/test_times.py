@@ -1,4 +1,4 @@
-"""The summary of a run: the time of each kind of test, and the memory of each worker."""
+"""The summary of a test run has the time of each kind of test and the memory of workers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_much():
 @pytest.mark.slow
 @pytest.mark.long
 def test_summary_shows_the_peak_memory_of_each_worker(pytester: pytest.Pytester) -> None:
-    """The worker with the largest peak comes first."""
+    """The summary lists the worker with the largest peak memory first."""
     pytester.makeconftest(CONFTEST)
     pytester.makepyfile(PAGE)
     done = pytester.runpytest_subprocess("--totals", "-n", "2")
@@ -41,5 +41,5 @@ def test_summary_shows_the_peak_memory_of_each_worker(pytester: pytest.Pytester)
 
 
 def test_memory_line_is_sorted_by_peak() -> None:
-    """The order does not depend on which worker reported first."""
+    """The order of the workers does not depend on the order of their reports."""
     assert memory_line({"gw0": 90, "gw1": 210}) == "peak memory: gw1 210 MB, gw0 90 MB"

@@ -1,7 +1,7 @@
-"""The total time of each kind of test, and the memory of the workers.
+"""Compute the total time of each kind of test, and the peak memory of the workers.
 
-The elapsed seconds depend on the load of the machine, and the processor seconds show the cost of a
-test. They include the process of the test, its awaited children and the commands forked for the
+The elapsed seconds depend on the load of the machine. The processor seconds show the cost of a
+test: they include the process of the test, its awaited children and the commands forked for the
 test. Processes that outlive a test, such as daemons, are not included.
 """
 
@@ -26,13 +26,13 @@ class Total(NamedTuple):
 
 
 def spent() -> float:
-    """Return the processor seconds of this process and its children."""
+    """Return the processor seconds of this process, its children and the forked commands."""
     both = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(one.ru_utime + one.ru_stime for one in both) + forked.spent()
 
 
 def totals(reports: Iterable[pytest.TestReport]) -> dict[str, Total]:
-    """Return the total of each folder of tests, the longest first."""
+    """Return the total time of the tests in each folder, the largest total first."""
     found: dict[str, Total] = {}
     for report in reports:
         kind = report.nodeid.partition("::")[0].rpartition("/")[0]
@@ -47,12 +47,12 @@ def totals(reports: Iterable[pytest.TestReport]) -> dict[str, Total]:
 
 
 def processor_of(report: pytest.TestReport) -> float:
-    """Return the processor seconds of a part of a test."""
+    """Return the processor seconds of a phase of a test (setup, call or teardown)."""
     return float(getattr(report, "processor", 0.0))
 
 
 def dearest(reports: Iterable[pytest.TestReport], number: int) -> list[str]:
-    """Return a line for each of the tests with the most processor time."""
+    """Return a line for each of the tests that used the most processor time."""
     found: dict[str, float] = defaultdict(float)
     for report in reports:
         found[report.nodeid] += processor_of(report)
@@ -61,7 +61,7 @@ def dearest(reports: Iterable[pytest.TestReport], number: int) -> list[str]:
 
 
 def lines(found: dict[str, Total]) -> list[str]:
-    """Return a line for each kind of test, and one for the total."""
+    """Return a line with the total of each kind of test, and one for all tests."""
     tests, seconds, processor = (sum(column) for column in zip(*found.values(), strict=True))
     named = [*found.items(), ("in all", Total(tests, seconds, processor))]
     return [
@@ -76,6 +76,6 @@ def memory_peak() -> int:
 
 
 def memory_line(peaks: Mapping[str, int]) -> str:
-    """Return a line with the peak of each worker, the largest first."""
+    """Return a line with the peak memory of each worker, the largest first."""
     largest = sorted(peaks.items(), key=lambda pair: -pair[1])
     return "peak memory: " + ", ".join(f"{worker} {peak} MB" for worker, peak in largest)

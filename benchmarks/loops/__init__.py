@@ -1,1 +1,1 @@
-"""What a loop that is killed loses or does twice, beside others."""
+"""Compare how much work wfctl and other programs lose or repeat when a loop is killed."""

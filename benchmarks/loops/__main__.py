@@ -1,7 +1,8 @@
-"""Kill the same loop at the same kind of moments, and count what was lost or done twice.
+"""Kill the loop of each contender several times, and count lost and repeated work.
 
 `python -m benchmarks.loops [--python PATH] [--blow all|driver] [--kills N] [NAME …]`; PATH is the
-Python of an environment with Optuna and Snakemake.
+Python of an environment with Optuna and Snakemake. A kill follows the start of a point after a
+random time.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from benchmarks.loops.traces import counted, placed, working
 from tests.crash.support import Workflow
 from tests.crash.victims import Victim, processes, strike
 
-#: Kills of one run, and the part of an undisturbed run in which the next one comes.
+#: Maximum number of kills in one run of a loop, and the longest delay of a kill after the start of
+#: a point, as a share of the duration without kills.
 KILLS, WITHIN = 5, 0.15
 CONTENDERS: dict[str, type[Contender]] = {
     "wfctl": Ours,
@@ -31,7 +33,11 @@ CONTENDERS: dict[str, type[Contender]] = {
 
 
 def looped(kind: Contender, blow: str, choose: random.Random, within: float) -> Counter[str]:
-    """Run a loop to its end through some kills; return what was counted."""
+    """Run a loop to its end with several kills, and count lost and repeated work.
+
+    ``blow`` is `all` to kill every process, or `driver` to kill only the main process. Without
+    ``within``, the longest delay of a kill in seconds, no process is killed.
+    """
     counts: Counter[str] = Counter()
     with placed() as workflow:
         kind.prepare(workflow)
@@ -72,7 +78,7 @@ def _last(said: Path) -> str:
 
 
 def main() -> None:
-    """Print a line for each contender."""
+    """Measure each contender with repeated runs, and print one line of totals for each."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.loops")
     parser.add_argument("--python", default=sys.executable)
     parser.add_argument("--blow", choices=("all", "driver"), default="all")

@@ -1,4 +1,4 @@
-"""How each loop is begun, gone on with, and asked whether it is done."""
+"""The programs that run the same loop, with the commands to start and continue them."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ _HERE = Path(__file__).parent
 
 @dataclass(frozen=True)
 class Contender:
-    """A program that is started again and again until it leaves a file `done`."""
+    """A program that is started again after each kill until it writes the file `done`."""
 
     name: str
     python: str
     module = ""
 
     def prepare(self, workflow: Workflow) -> None:
-        """Place what the loop needs."""
+        """Put the files that the program needs into the folder of the loop."""
 
     def line(self) -> list[str]:
-        """Return the command line that begins the loop and goes on with it."""
+        """Return the command line that starts the loop, or continues it after a kill."""
         return [self.python, "-m", self.module]
 
     def start(self, workflow: Workflow) -> subprocess.Popen[str]:
-        """Start or go on."""
+        """Start the program in the folder of the loop, or start it again after a kill."""
         with (workflow.root / "said").open("w") as said:
             return subprocess.Popen(
                 self.line(),
@@ -43,45 +43,45 @@ class Contender:
             )
 
     def help(self, _: Workflow) -> int:
-        """Do what a person must do before it goes on; return how often."""
+        """Do a person's work before a restart; return the number of steps, 0 by default."""
         return 0
 
     def is_done(self, workflow: Workflow) -> bool:
-        """Whether the loop is through."""
+        """Return whether the loop has ended."""
         return (workflow.root / "done").exists()
 
     def told(self, workflow: Workflow) -> str:
-        """Return what the program itself says about its end."""
+        """Return the summary that the program wrote when its loop ended."""
         return (workflow.root / "done").read_text()
 
 
 class Study(Contender):
-    """Optuna."""
+    """Run the loop as an Optuna study."""
 
     module = "benchmarks.loops.study"
 
 
 class Records(Contender):
-    """A record of steps."""
+    """Run the loop with a script that records its finished steps in a file."""
 
     module = "benchmarks.loops.records"
 
 
 class Checkpoints(Contender):
-    """Snakemake; without the sources on its path."""
+    """Run the loop with Snakemake, without the sources of wfctl on PYTHONPATH."""
 
     def prepare(self, workflow: Workflow) -> None:
-        """Place the rules and the program of a point."""
+        """Copy the Snakefile and the program that computes a point."""
         del workflow.environ["PYTHONPATH"]
         for name in ("Snakefile", "point.py"):
             shutil.copy(_HERE / name, workflow.root)
 
     def line(self) -> list[str]:
-        """Return its command."""
+        """Return the Snakemake command, which also repeats incomplete jobs."""
         return [self.python, "-m", "snakemake", "--cores", str(EACH), "--rerun-incomplete"]
 
     def help(self, workflow: Workflow) -> int:
-        """Unlock the folder if it says so."""
+        """Unlock the folder if Snakemake reported a lock; return 1 if it did, else 0."""
         if "LockException" not in (workflow.root / "said").read_text():
             return 0
         line = [self.python, "-m", "snakemake", "--unlock"]
@@ -91,11 +91,11 @@ class Checkpoints(Contender):
         return 1
 
     def is_done(self, workflow: Workflow) -> bool:
-        """Whether its last run came to the end, or found nothing to do."""
+        """Return whether the last Snakemake run completed all jobs or found none to run."""
         path = workflow.root / "said"
         said = path.read_text() if path.exists() else ""
         return "(100%) done" in said or "Nothing to be done" in said
 
     def told(self, _: Workflow) -> str:
-        """Return nothing: its end is that of its log."""
+        """Return an empty string, because Snakemake writes no summary file."""
         return ""

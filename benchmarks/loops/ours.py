@@ -1,4 +1,4 @@
-"""The loop as a plan of wfctl: that of the crash tests, with the points of this benchmark."""
+"""Run the loop with wfctl, using the plan of the crash tests and the same points."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from tests.crash.test_rounds import plan
 
 
 class Ours(Contender):
-    """`wfctl run`, with the plan of the crash tests."""
+    """Run the loop with `wfctl run`, using the plan of the crash tests."""
 
     def prepare(self, workflow: Workflow) -> None:
-        """Make the workflow, with the same program of a point."""
+        """Create the workflow, whose command is the same program as for other contenders."""
         shutil.copy(Path(__file__).parent / "point.py", workflow.root / "propose.py")
         made = plan(workflow.root)
         made["stages"][0]["inputs"] = ["propose.py"]
@@ -32,17 +32,17 @@ class Ours(Contender):
         workflow.succeed("init", "plan.json", "--consent", "trust")
 
     def start(self, workflow: Workflow) -> subprocess.Popen[str]:
-        """Run the workflow."""
+        """Start `wfctl run` in the workflow."""
         return workflow.start("run")
 
     def is_done(self, workflow: Workflow) -> bool:
-        """Whether the workflow is completed."""
+        """Recover the workflow with `wfctl rehydrate`, and return whether it is completed."""
         workflow.succeed("rehydrate")
         told = json.loads(workflow.succeed("status", "-o", "json"))["data"]
         return bool(told["status"] == "completed")
 
     def told(self, workflow: Workflow) -> str:
-        """Return which rounds were begun."""
+        """Return the started rounds as text, after checking that each round started once."""
         begun = [one["data"]["round"] for one in workflow.events("round.begun")]
         assert begun == [*range(2, ROUNDS + 1)], begun
         return f"rounds begun: {begun}"

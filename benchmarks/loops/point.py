@@ -1,6 +1,8 @@
-"""What every loop computes and how it chooses; no more than the standard library.
+"""The function that every loop minimizes, and the rule that chooses the next points.
 
-`point.py evaluate X FILE` and `point.py choose BEST NEXT FILE…`; `LOOP_ROOT` has the traces.
+Uses only the standard library. `point.py evaluate X FILE` computes a point, and `point.py choose
+BEST NEXT FILE…` chooses the next points. Both append lines to trace files in the folder
+`LOOP_ROOT`.
 """
 
 from __future__ import annotations
@@ -18,13 +20,13 @@ FIRST = [0, 50]
 
 
 def note(trace: str, line: str) -> None:
-    """Append a line to a file of the root, in one write."""
+    """Append a line to a trace file in `LOOP_ROOT`, in one write."""
     with (Path(os.environ["LOOP_ROOT"]) / trace).open("a") as file:
         file.write(f"{line}\n")
 
 
 def evaluate(x: int, name: str | None = None) -> float:
-    """Return f(x) after 0.3 to 1 s; leave the point's name at the start and at the end."""
+    """Return f(x) after 0.3 to 1 s, and record the start and end in trace files."""
     name = name or f"x={x}"
     note("began", name)
     time.sleep(0.3 + 0.7 * (x * 37 % 101) / 101)
@@ -33,7 +35,7 @@ def evaluate(x: int, name: str | None = None) -> float:
 
 
 def choose(known: dict[int, float]) -> list[int]:
-    """Return the next points: behind the best, or else the first that are unknown."""
+    """Return the next points: unknown ones above the best, or the smallest unknown."""
     best = min(known, key=lambda x: (known[x], x), default=-1)
     new = [x for x in range(best + 1, 101) if x not in known][:EACH]
     new = new or [x for x in range(101) if x not in known][:EACH]
@@ -42,7 +44,7 @@ def choose(known: dict[int, float]) -> list[int]:
 
 
 def read(paths: Iterable[str | Path]) -> dict[int, float]:
-    """Return f by x, from the JSON of single points or from tables."""
+    """Read the known values of f by x from JSON files of points or from CSV tables."""
     known: dict[int, float] = {}
     for path in map(Path, paths):
         text = path.read_text()
@@ -52,7 +54,7 @@ def read(paths: Iterable[str | Path]) -> dict[int, float]:
 
 
 def main() -> None:
-    """Compute a point, or choose the next ones."""
+    """Compute one point, or choose the next points, as the command line requires."""
     match sys.argv[1:]:
         case ["evaluate", x, path]:
             Path(path).write_text(json.dumps({"x": int(x), "f": evaluate(int(x))}))

@@ -1,7 +1,7 @@
-"""The loop as a driver with a record of its steps, as DP-GEN has one, and a pool of processes.
+"""Run the loop with a process pool and a record of finished steps, like DP-GEN.
 
-Each step appends its round and its number to `record.dpgen` once it is done; a restart goes on
-behind the last line.
+A finished step appends the numbers of its round and step to `record.dpgen`. A restart continues
+after the last recorded step.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ RECORD = Path("record.dpgen")
 
 
 def make(number: int) -> None:
-    """Choose the points of a round from all that is known."""
+    """Choose the points of a round from the results of all earlier rounds."""
     points = choose(read(sorted(Path().glob("data-*.csv"))))
     Path(f"asked-{number}.json").write_text(json.dumps(points))
 
 
 def run(number: int) -> None:
-    """Compute the points of a round."""
+    """Compute the points of a round in parallel, and write their results."""
     points = json.loads(Path(f"asked-{number}.json").read_text())
     with ProcessPoolExecutor(EACH) as pool:
         found = dict(zip(points, pool.map(evaluate, points), strict=True))
@@ -30,14 +30,14 @@ def run(number: int) -> None:
 
 
 def post(number: int) -> None:
-    """Add the numbers of a round to the data."""
+    """Write the results of a round as a table, which later rounds read."""
     found = json.loads(Path(f"found-{number}.json").read_text())
     lines = [f"{x},{f}\n" for x, f in found.items()]
     Path(f"data-{number}.csv").write_text("x,f\n" + "".join(lines))
 
 
 def main() -> None:
-    """Go on behind the last step on record."""
+    """Continue the loop after the last recorded step, and write `done` at its end."""
     lines = RECORD.read_text().splitlines() if RECORD.exists() else []
     last = tuple(map(int, lines[-1].split())) if lines else (0, 0)
     for number in range(1, ROUNDS + 1):

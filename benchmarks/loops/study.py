@@ -1,4 +1,4 @@
-"""The loop as a study of Optuna, with a heartbeat and trials that are tried again."""
+"""Run the loop as an Optuna study that retries the trials of killed processes."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ again = RetryHeartbeatStaleTrialCallback()
 
 
 def objective(trial: Any) -> float:
-    """Compute a point; its name is the trial that asked for it first."""
+    """Compute the point of a trial; a retried trial uses the name of the first trial."""
     trial.set_user_attr("process", os.getpid())
     x = trial.suggest_int("x", 0, 100)
     return evaluate(x, f"trial {first(trial.study.trials[trial.number])}, x={x}")
 
 
 def first(trial: Any) -> int:
-    """Return the number of the trial that asked for this point first."""
+    """Return the number of the trial, or for a retry, of the trial that was retried first."""
     retried = RetryHeartbeatStaleTrialCallback.retried_trial_number(trial)
     return int(trial.number if retried is None else retried)
 
 
 def stale(study: Any, trial: Any) -> None:
-    """Ask again for a trial that has no heartbeat; leave a line if it runs all the same."""
+    """Retry a trial without a heartbeat; record if this process was running it."""
     if trial.user_attrs.get("process") == os.getpid():
         note("failed-alive", str(trial.number))
     again(study, trial)
 
 
 def main() -> None:
-    """Go on with the study until enough trials are completed."""
+    """Continue the study until the required number of trials is completed."""
     storage = RDBStorage(
         "sqlite:///study.db",
         heartbeat_interval=1,
@@ -53,7 +53,7 @@ def main() -> None:
 
 
 def tell(trials: list[Any]) -> None:
-    """Leave which points were asked for, and how the trials ended."""
+    """Write the requested points to a trace file, and the results of trials to `done`."""
     for trial in trials:
         if "x" in trial.params:
             note("asked", f"trial {first(trial)}, x={trial.params['x']}")

@@ -1,4 +1,4 @@
-"""Where a loop runs, when it is struck, and what its traces say."""
+"""Create the folder of a loop, wait for the time of a kill, and count trace lines."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ _TRACES = ("began", "computed", "chosen", "asked", "failed-alive")
 
 @contextmanager
 def placed() -> Iterator[Workflow]:
-    """Give a root and an environment whose processes can be told from others."""
+    """Yield a workflow folder with an environment that identifies its processes.
+
+    Kills all processes of the workflow at the end.
+    """
     with tempfile.TemporaryDirectory(dir="/tmp", prefix="loop-") as folder:
         root, home = Path(folder) / "root", Path(folder) / "home"
         root.mkdir()
@@ -35,7 +38,10 @@ def placed() -> Iterator[Workflow]:
 def working(
     workflow: Workflow, process: subprocess.Popen[str], choose: random.Random, within: float
 ) -> bool:
-    """Wait for a random moment behind the start of the next point; say whether it still works."""
+    """Wait until the next point starts, and for a random time after that.
+
+    Returns whether the program still runs. ``within`` is the maximum of the random time in seconds.
+    """
     before = len(_lines(workflow.root / "began"))
     while process.poll() is None and len(_lines(workflow.root / "began")) == before:
         time.sleep(0.01)
@@ -46,7 +52,7 @@ def working(
 
 
 def counted(root: Path) -> Counter[str]:
-    """Return what the traces say."""
+    """Return the counts of finished, repeated and lost points, read from the trace files."""
     seen = {name: Counter(_lines(root / name)) for name in _TRACES}
     ended = seen["computed"]
     names = set(seen["began"]) | set(ended)

@@ -237,8 +237,8 @@ def _find_budget_stops(state: Workflow) -> Iterator[str]:
     for stage in beyond:
         cost = estimate_stage_cost(state, stage)
         yield (
-            f"{stage.id}: no session can start the stage, because its estimated cost {cost:g} is above "
-            f"the session budget {budget:g}. Increase session_config.session_budget"
+            f"{stage.id}: no session can start the stage, because its estimated cost {cost:g} is "
+            f"above the session budget {budget:g}. Increase session_config.session_budget"
         )
     for stage in state.stages.values() if not beyond else ():
         left -= estimate_stage_cost(state, stage)

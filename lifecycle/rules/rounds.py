@@ -102,8 +102,8 @@ def _require_points_from_source(
     if not is_round_from_loop_source(state, loop, {"source": command.source, "data": command.data}):
         raise Refused(
             f"the points come from {command.source or 'another source'}, but the loop {loop.name} "
-            f"accepts only points from the file {loop.ask}, as the stage {loop.points_source_stage} "
-            "wrote it.",
+            f"accepts only points from the file {loop.ask}, as the stage "
+            f"{loop.points_source_stage} wrote it.",
             loop=loop.name,
             source=command.source,
         )

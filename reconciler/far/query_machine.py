@@ -67,8 +67,8 @@ def query_submission_settings(path: Path, given: Mapping[str, Any], root: Path) 
     """Return the settings that DPDispatcher reads from a submission file in the root.
 
     The result has the fields of `query_machine_settings`. For jobs on this machine it also has
-    their ``folder`` and the names of the ``jobs``. Raises MachineUnreachable if the machine file cannot
-    be read, or ProgramMissing if DPDispatcher is not installed.
+    their ``folder`` and the names of the ``jobs``. Raises MachineUnreachable if the machine file
+    cannot be read, or ProgramMissing if DPDispatcher is not installed.
     """
     source = machine.find_machine_file(given, path.parent)
     named = {**given, "$ref": str(source)} if source is not None else dict(given)

@@ -62,9 +62,9 @@ def find_scripts_to_approve(
     """Return the scripts that a person approves, each with its SHA-256 or a special value.
 
     These are the scripts of `find_script_digests`, and scripts without a digest. The value is
-    `OUTSIDE` for a script outside the workflow folder, and `MISSING` for one that does not exist. If a part of a
-    command runs a file without naming it, the key is this part, and the value is `OUTSIDE` with a
-    reason.
+    `OUTSIDE` for a script outside the workflow folder, and `MISSING` for one that does not exist.
+    If a part of a command runs a file without naming it, the key is this part, and the value is
+    `OUTSIDE` with a reason.
     """
     stages = list(state.stages.values()) if stage is None else [stage]
     made = {path for one in state.stages.values() for path in one.outputs}

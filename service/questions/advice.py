@@ -90,5 +90,6 @@ def _find_profiles_without_machine(root: Path, profiles: Mapping[str, Any]) -> I
         elif isinstance(given, str) and given and not exists(join_normalized_path(root, given)):
             file = join_normalized_path(root, given)
             yield (
-                f"{name}: the machine file {file} is missing, so no stage can be dispatched to this backend yet"
+                f"{name}: the machine file {file} is missing, so no stage can be dispatched to "
+                "this backend yet"
             )

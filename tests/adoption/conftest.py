@@ -1,4 +1,4 @@
-"""Fixture: the workflow of the crash tests, whose processes end with the test."""
+"""Import the `workflow` fixture of the crash tests, which ends its processes."""
 
 from __future__ import annotations
 

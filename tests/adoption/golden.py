@@ -1,4 +1,4 @@
-"""Read findings and golden files in the same format."""
+"""Read import findings and golden files (expected findings) in one format."""
 
 from __future__ import annotations
 

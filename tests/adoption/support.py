@@ -1,4 +1,4 @@
-"""Write workflows of the original protocol, and import them."""
+"""Write workflow folders in the original format (a state file and a log), and import them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.need import HISTORIES, NO_HISTORIES, need, need_programs
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "adoption"
 STATE, LOG = "workflow-state.json", "progress.log"
 
-#: The seven states, sorted by workflow and time.
+#: The seven real workflow states that the tests import, sorted by workflow and time.
 STATES = [
     "bead-spring-rg/1-7726f15",
     "bead-spring-rg/2-22a6301",
@@ -27,7 +27,7 @@ STATES = [
     "bead-spring-rg-mpi-hpc/2-2b68b55",
 ]
 
-#: A fixed time after all events of the histories.
+#: A fixed time for the import, later than every event of the imported histories.
 NOW = "2026-05-01T00:00:00.000000Z"
 
 
@@ -58,7 +58,7 @@ def stage(number: int, status: str = "pending", **more: Any) -> dict[str, Any]:
 
 
 def document(*stages: dict[str, Any], **more: Any) -> dict[str, Any]:
-    """Return the document of a state file."""
+    """Return the content of a workflow state file with the given stages."""
     return {
         "workflow_id": "melt-2026-03-31",
         "version": 1,
@@ -95,7 +95,7 @@ def log_of(*messages: str, start: int = 10) -> str:
 
 
 def import_(folder: Path, *arguments: str) -> Answer:
-    """Import a folder in this process, with JSON output."""
+    """Run `wfctl import` on a folder in this process, with JSON output."""
     return call("import", str(folder), "-o", "json", *arguments)
 
 
@@ -107,7 +107,7 @@ def imported(folder: Path, *arguments: str) -> Place:
 
 
 def kinds(answer: Answer) -> list[str]:
-    """Return the kinds of the findings."""
+    """Return the kinds of the findings in an answer of `wfctl import`."""
     return [finding["kind"] for finding in answer.data["findings"]]
 
 
@@ -121,7 +121,7 @@ def of_kind(answer: Answer, kind: str) -> list[tuple[str, int, str]]:
 
 
 def committed(folder: Path, sources: Sequence[Path]) -> Path:
-    """Create a git repository whose commits are the states of ``sources``, one day apart."""
+    """Create a git repository with one commit for each state in ``sources``."""
     folder.mkdir()
     _git(folder, "init", "--quiet")
     for day, source in enumerate(sources, 3):

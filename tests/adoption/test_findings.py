@@ -1,4 +1,4 @@
-"""Each kind of import finding, on minimal files that cause it."""
+"""Each kind of finding that `wfctl import` reports, on minimal files that cause it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TO_COMPLETED = ["ready", "preparing", "post_processing", "completed"]
 
 
 def steps(stage: str, *statuses: str) -> list[str]:
-    """Return log lines that change the status of a stage."""
+    """Return log lines that set a stage to each of the given statuses in order."""
     return [f"{stage} (S): status -> {status}" for status in statuses]
 
 
@@ -52,13 +52,13 @@ def test_workflow_that_follows_the_protocol_has_no_findings(tmp_path: Path) -> N
 def test_illegal_transition_is_a_finding(
     statuses: list[str], line: int, evidence: str, tmp_path: Path
 ) -> None:
-    """The finding names both steps with their lines."""
+    """The finding names the old and the new status of the stage with their log lines."""
     log = s.log_of(*steps("stage-1", *statuses))
     assert (s.LOG, line, evidence) in found(tmp_path, s.document(), log, "illegal_transition")
 
 
 def test_retry_makes_a_failed_stage_ready_but_not_running(tmp_path: Path) -> None:
-    """failed, retry, preparing is valid; failed, retry, running is a finding."""
+    """A step from failed through retry to preparing is valid; to running is a finding."""
     start = steps("stage-1", "ready", "preparing", "failed")
     again = "stage-1: retry #1 after fix: more memory"
     log = s.log_of(
@@ -88,7 +88,7 @@ def test_stage_readied_before_its_dependency_completed_is_a_finding(tmp_path: Pa
 
 
 def test_remote_job_without_running_status_is_a_finding(tmp_path: Path) -> None:
-    """Only a synchronous job may skip the status running."""
+    """A stage with a remote job must have the status running before it completes."""
     profiles = {"hpc": {"type": "remote", "batch_type": "Slurm"}}
     state = s.document(done(backend="hpc"), backend_profiles=profiles)
     log = s.log_of(*steps("stage-1", *TO_COMPLETED))
@@ -96,14 +96,14 @@ def test_remote_job_without_running_status_is_a_finding(tmp_path: Path) -> None:
 
 
 def test_workflow_completed_before_its_stages_is_a_finding(tmp_path: Path) -> None:
-    """The claims of the log and of the state are two findings."""
+    """The log and the state both call the workflow completed, and each causes one finding."""
     state = s.document(s.stage(1), workflow_status="completed")
     log = s.log_of("Workflow completed. All 1 stages verified.")
     assert [file for file, _, _ in found(tmp_path, state, log, "missing_step")] == [s.LOG, s.STATE]
 
 
 def test_repeated_and_unknown_statuses_are_findings(tmp_path: Path) -> None:
-    """Neither of them changes the imported state."""
+    """A repeated status and an unknown status in the log cause one finding each."""
     log = s.log_of(*steps("stage-1", "ready", "ready", "finished"))
     answer = s.import_(s.write_files(tmp_path / "w", s.document(s.stage(1, "ready")), log))
     assert s.of_kind(answer, "repeated_status") == [
@@ -113,13 +113,13 @@ def test_repeated_and_unknown_statuses_are_findings(tmp_path: Path) -> None:
 
 
 def test_line_about_an_unknown_stage_is_a_finding(tmp_path: Path) -> None:
-    """The log line of a removed stage is kept."""
+    """A log line about a stage that is not in the state is reported and still imported."""
     log = s.log_of(*steps("stage-7", "ready"))
     assert [line for _, line, _ in found(tmp_path, s.document(), log, "unknown_stage")] == [1]
 
 
 def test_stage_skipped_without_an_amendment_is_a_finding(tmp_path: Path) -> None:
-    """Only the decision of a person skips a stage."""
+    """A skipped stage causes a finding unless an amendment of the workflow skips it."""
     log = s.log_of(*steps("stage-1", "skipped"))
     state = s.document(s.stage(1, "skipped"))
     assert found(tmp_path, state, log, "unamended_change") == [
@@ -134,7 +134,7 @@ def test_stage_skipped_without_an_amendment_is_a_finding(tmp_path: Path) -> None
 def test_retry_count_that_contradicts_the_log_is_a_finding(
     count: int, kind: str, tmp_path: Path
 ) -> None:
-    """The count may be higher or lower than the number of logged retries."""
+    """A retry count above or below the number of retries in the log causes a finding."""
     lines = steps("stage-1", "ready", "preparing", "failed")
     log = s.log_of(*lines, "stage-1: retry #1 after fix: more memory")
     state = s.document(s.stage(1, "ready", retry_count=count))
@@ -154,7 +154,7 @@ def test_launch_time_older_than_the_attempt_is_a_finding(tmp_path: Path) -> None
 
 
 def test_missing_output_of_a_completed_stage_is_a_finding(tmp_path: Path) -> None:
-    """Outputs of unfinished stages may be missing."""
+    """A missing output is a finding for a completed stage, but not for a pending one."""
     folder = tmp_path / "w"
     (folder / "stage-1").mkdir(parents=True)
     (folder / "stage-1" / "a.txt").write_text("a", "utf-8")
@@ -165,7 +165,7 @@ def test_missing_output_of_a_completed_stage_is_a_finding(tmp_path: Path) -> Non
 
 
 def test_inconsistent_session_numbers_are_findings(tmp_path: Path) -> None:
-    """The log has a gap, and the state has another number of sessions."""
+    """A gap in the log's session numbers or a wrong count in the state is a finding."""
     log = s.log_of("Session 1 started. Workflow: melt", "Session 3 started. Workflow: melt")
     state = s.document(session_config={"session_count": 2})
     gaps = found(tmp_path, state, log, "session_gap")
@@ -176,7 +176,7 @@ def test_inconsistent_session_numbers_are_findings(tmp_path: Path) -> None:
 
 
 def test_imprecise_and_unordered_times_are_findings(tmp_path: Path) -> None:
-    """The log has times without seconds, without offset, out of order, in the future, and none."""
+    """Log times that are missing, imprecise, out of order or in the future are findings."""
     log = (
         "[2026-03-31 10:00] a\n[2026-03-31T10:05:00] b\n[2026-03-31T09:00:00Z] c\n"
         "[2999-01-01T00:00:00Z] d\njust text\n"
@@ -196,7 +196,7 @@ def test_imprecise_and_unordered_times_are_findings(tmp_path: Path) -> None:
 
 
 def test_times_in_the_state_are_checked_like_those_in_the_log(tmp_path: Path) -> None:
-    """A stage ended before its start, and times lack seconds or offsets."""
+    """Times in the state that are unordered, or lack seconds or an offset, are findings."""
     stage = done(started_at="2026-03-31 11:00", completed_at="2026-03-31T10:59:00Z")
     state = s.document(stage, created="soon")
     log = s.log_of(*steps("stage-1", *TO_COMPLETED))
@@ -222,7 +222,7 @@ def test_identical_times_of_dependent_steps_are_a_finding(tmp_path: Path) -> Non
 
 
 def test_unknown_and_missing_fields_are_findings(tmp_path: Path) -> None:
-    """Each finding names the line, at every level of the document."""
+    """Unknown and missing fields of the workflow or of a stage are findings."""
     stage = s.stage(1, "running", verification={"ok": True}, running_process={"pid": 1})
     log = s.log_of(*steps("stage-1", "ready", "preparing", "running"))
     answer = s.import_(s.write_files(tmp_path / "w", s.document(stage, owner="me"), log))
@@ -262,7 +262,7 @@ def test_unreadable_committed_version_is_reported_and_skipped(tmp_path: Path) ->
 
 
 def test_findings_are_recorded_with_the_import(tmp_path: Path) -> None:
-    """The first event has the same findings as the answer."""
+    """The first event of the log contains the findings that the import command returned."""
     folder = s.write_files(tmp_path / "w", s.document(owner="me"), "no time\n")
     told = s.import_(folder).data["findings"]
     first = Place(folder).done("events", "--type", "workflow.imported")[0]
@@ -279,7 +279,7 @@ def test_times_without_offset_use_the_offset_of_the_state(tmp_path: Path) -> Non
 
 
 def test_leftover_and_missing_parts_of_a_workflow_are_findings(tmp_path: Path) -> None:
-    """A completed stage has a process, and a report and a machine file are missing."""
+    """A leftover process, a missing report and a missing machine file are findings."""
     process = {"submission_json": "x", "launched_at": "2026-03-31T10:00:00Z", "tmux_session": "t1"}
     stages = [
         s.stage(1, "completed", running_process=process),
@@ -306,7 +306,7 @@ def test_leftover_and_missing_parts_of_a_workflow_are_findings(tmp_path: Path) -
 
 
 def test_restarted_history_is_one_finding(tmp_path: Path) -> None:
-    """Seventy redefined stages are not reported as changed definitions."""
+    """A git history in which the workflow restarted causes only one finding."""
     names = [s.STATES[0], s.STATES[1]]
     folder = s.committed(tmp_path / "w", [s.history(name) for name in names])
     answer = s.import_(folder, "--git", "--dry-run")
@@ -317,7 +317,7 @@ def test_restarted_history_is_one_finding(tmp_path: Path) -> None:
 
 
 def test_new_creation_date_alone_is_no_restart(tmp_path: Path) -> None:
-    """The log continues, so a changed definition is reported."""
+    """If the log continues after the new date, a changed definition is still a finding."""
     folder = tmp_path / "w"
     stage = s.stage(1, parameters={"a": 1})
     s.committed(folder, [s.write_files(tmp_path / "1", s.document(stage), s.log_of("begun"))])

@@ -46,7 +46,7 @@ def status_of(root: Place, number: int = 1) -> str:
 
 
 def ended(folder: Path, code: int, *, output: bool = True) -> None:
-    """Write the files that a wrapper writes at its end."""
+    """Write the files that the wrapper script of a job writes when the job ends."""
     stage = folder / "stage-1"
     stage.mkdir(exist_ok=True)
     (stage / "CODE").write_text(f"{code}\n", "utf-8")
@@ -57,7 +57,7 @@ def ended(folder: Path, code: int, *, output: bool = True) -> None:
 
 @pytest.mark.slow
 def test_partially_completed_workflow_runs_to_its_end(tmp_path: Path) -> None:
-    """One stage is completed, one is ready and one waits, and `run` completes the rest."""
+    """After the import, `run` completes the stages that were ready or pending."""
     done = runnable(1, "completed", completed_at="2026-03-31T10:03:00Z")
     state = s.document(done, runnable(2, "ready"), runnable(3), owner="me")
     root = s.imported(s.write_files(tmp_path / "w", state))
@@ -98,7 +98,7 @@ def test_real_workflow_continues_after_an_import(name: str, tmp_path: Path) -> N
 
 @pytest.mark.slow
 def test_stage_with_a_submission_runs_and_one_without_is_named(tmp_path: Path) -> None:
-    """Stages were prepared one after another, and only the first has a submission."""
+    """`run` completes the stage with a submission, and names the other one as blocked."""
     second = s.stage(2, outputs=["stage-2/out.txt"], parameters={"software": "lmp"})
     folder = s.write_files(tmp_path / "w", s.document(runnable(1), second))
     root = s.imported(folder)
@@ -110,7 +110,7 @@ def test_stage_with_a_submission_runs_and_one_without_is_named(tmp_path: Path) -
 
 @pytest.mark.slow
 def test_imported_failed_stage_keeps_its_retry_count(tmp_path: Path) -> None:
-    """Two retries were used before the import, and the limit still applies."""
+    """A stage with two retries before the import has three after the next retry."""
     failed = runnable(1, "failed", retry_count=2, last_error="out of memory")
     root = s.imported(s.write_files(tmp_path / "w", s.document(failed)))
     root.done("stage", "retry", "stage-1", "--fix", "more memory")
@@ -147,7 +147,7 @@ def test_running_stage_that_failed_is_failed(
 
 @pytest.mark.parametrize("stage", [running(), runnable(1, "running")])
 def test_running_stage_without_evidence_is_stale(stage: dict[str, Any], tmp_path: Path) -> None:
-    """Without a session or marker the stage fails, and a retry launches it again."""
+    """A running stage without a tmux session or a marker file is stale and fails."""
     root = s.imported(s.write_files(tmp_path / "w", s.document(stage)))
     assert root.done("reconcile")["findings"][0]["verdict"]["name"] == "STALE"
     assert status_of(root) == "failed"
@@ -186,7 +186,7 @@ def test_import_into_another_root_leaves_the_running_job_alone(tmp_path: Path) -
 
 
 def test_interrupted_preparation_is_reported_by_rehydrate(tmp_path: Path) -> None:
-    """The status preparing without running_process means that the preparation was interrupted."""
+    """`rehydrate` fails a stage that is preparing and has no running_process."""
     root = s.imported(s.write_files(tmp_path / "w", s.document(runnable(1, "preparing"))))
     root.done("rehydrate")
     assert status_of(root) == "failed"
@@ -224,8 +224,9 @@ def test_live_session_of_an_imported_stage_is_awaited(
 
 @pytest.mark.slow
 def test_files_written_by_wfctl_import_without_findings(tmp_path: Path) -> None:
-    """A completed workflow with a retry and additional fields causes no finding."""
-    # The file has times in whole seconds, so a stage within one second would be a finding.
+    """Files of a completed wfctl workflow with a retry and extra fields cause no finding."""
+    # The job takes over a second because the state file has times in whole seconds, and a stage
+    # that starts and ends in the same second is an import finding.
     command = f"test -e {tmp_path}/go && sleep 1.1 && echo hi > out.txt"
     failing = {**runnable(1)["parameters"], "command": command}
     first = {**runnable(1), "parameters": failing, "description": "One file.", "x-own": 1}
@@ -273,7 +274,7 @@ def test_manually_prepared_stage_is_dispatched(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_report_counts_the_retries_before_a_rerun(tmp_path: Path) -> None:
-    """The table and the list of the report agree after a retry and a rerun."""
+    """After a retry and a rerun, the report still counts the earlier retry."""
     command = f"test -e {tmp_path}/go && echo hi > out.txt"
     parameters = {**runnable(1)["parameters"], "command": command}
     folder = s.write_files(tmp_path / "root", s.document({**runnable(1), "parameters": parameters}))

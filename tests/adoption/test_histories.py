@@ -1,4 +1,4 @@
-"""The seven real states are imported without loss, with manually checked findings."""
+"""`wfctl import` of seven real workflow states loses nothing and reports known findings."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ WORKFLOWS = ["bead-spring-rg", "bead-spring-rg-mpi-hpc"]
 
 @pytest.mark.parametrize("name", s.STATES)
 def test_real_state_has_the_findings_of_its_golden_file(name: str) -> None:
-    """Kind, place and evidence of each finding were compared with the log line by line."""
+    """The import reports the findings that were checked by hand against the log."""
     assert found_in(s.history(name)) == golden(name.replace("/", "-"))
 
 
 @pytest.mark.parametrize("workflow", WORKFLOWS)
 def test_git_history_has_the_findings_of_its_golden_file(workflow: str, tmp_path: Path) -> None:
-    """With all versions, changes without an amendment are also found."""
+    """An import of all versions in git also finds changes that have no amendment."""
     states = [s.history(name) for name in s.STATES if name.startswith(f"{workflow}/")]
     folder = s.committed(tmp_path / "repository", states)
     assert found_in(folder, git=True) == golden(f"{workflow}-git")
@@ -31,7 +31,7 @@ def test_git_history_has_the_findings_of_its_golden_file(workflow: str, tmp_path
 
 @pytest.mark.parametrize("name", s.STATES)
 def test_imported_state_equals_its_source(name: str, tmp_path: Path) -> None:
-    """Values, key order and unknown fields are preserved."""
+    """An import preserves values, key order and unknown fields of the state file."""
     source = s.history(name)
     root = s.imported(s.copied(source, tmp_path / "root"))
     rendered = json.loads((root.path / s.STATE).read_bytes())
@@ -40,7 +40,7 @@ def test_imported_state_equals_its_source(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", s.STATES)
 def test_rebuild_after_an_import_loses_nothing(name: str, tmp_path: Path) -> None:
-    """Both files are rebuilt from the events, and the old log lines are identical."""
+    """The rebuild restores the state file and the log file with their imported content."""
     source = s.history(name)
     root = s.imported(s.copied(source, tmp_path / "root"))
     written = {file: (root.path / file).read_bytes() for file in (s.STATE, s.LOG)}
@@ -55,14 +55,14 @@ def test_rebuild_after_an_import_loses_nothing(name: str, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("name", s.STATES)
 def test_log_of_an_import_has_no_findings(name: str, tmp_path: Path) -> None:
-    """Hash chain, files and cached state agree after an import."""
+    """After an import, the hash chain, the files and the cached state have no error."""
     root = s.imported(s.copied(s.history(name), tmp_path / "root"))
     assert root.json("fsck").code == 0
     assert root.json("replay", "--check").code == 0
 
 
 def test_imported_sources_are_kept_unchanged(tmp_path: Path) -> None:
-    """Copies of the source files stay available, whatever happens to the originals."""
+    """The workflow keeps copies of the imported files, even if the originals change later."""
     source = s.history("bead-spring-rg/5-57815da")
     root = s.imported(s.copied(source, tmp_path / "root"))
     for file in (s.STATE, s.LOG):
@@ -105,7 +105,7 @@ def test_history_shows_the_times_of_the_source(tmp_path: Path) -> None:
 
 
 def test_git_history_is_imported_oldest_first(tmp_path: Path) -> None:
-    """Each version adds its log lines and its state."""
+    """For each version in git, the import records the new log lines and then the state."""
     states = [s.history(name) for name in s.STATES if name.startswith("bead-spring-rg/")]
     folder = s.committed(tmp_path / "repository", states)
     root = s.imported(folder, "--git")

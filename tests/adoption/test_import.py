@@ -39,7 +39,7 @@ def test_document_in_any_order_is_preserved(tmp_path: Path) -> None:
 
 
 def test_first_command_after_an_import_changes_only_its_fields(tmp_path: Path) -> None:
-    """The status and the time change, and everything else stays."""
+    """The command changes the status and the time in the state file, and nothing else."""
     root = s.imported(s.write_files(tmp_path / "w", ODD))
     root.done("stage", "ready", "stage-1")
     now = json.loads((root.path / s.STATE).read_bytes())
@@ -62,7 +62,7 @@ def test_first_command_after_an_import_changes_only_its_fields(tmp_path: Path) -
     ],
 )
 def test_every_byte_of_a_log_is_kept(log: bytes, tmp_path: Path) -> None:
-    """New lines are appended to the file, and its bytes can be rebuilt from the events."""
+    """wfctl appends to progress.log, and can rebuild all its bytes from the events."""
     root = s.imported(s.write_files(tmp_path / "w", s.document(), log))
     root.done("note", "ours")
     written = (root.path / s.LOG).read_bytes()
@@ -157,7 +157,7 @@ def test_folder_without_git_history_is_not_found_with_git(tmp_path: Path) -> Non
 
 
 def test_second_import_is_a_conflict(tmp_path: Path) -> None:
-    """An import into a folder with another workflow's files is a conflict, too."""
+    """An import into a folder that already has workflow files is refused as a conflict."""
     folder = s.write_files(tmp_path / "w", s.document())
     s.imported(folder)
     assert s.import_(folder).code == 4
@@ -166,7 +166,7 @@ def test_second_import_is_a_conflict(tmp_path: Path) -> None:
 
 
 def test_repeated_import_with_the_same_key_returns_the_first_answer(tmp_path: Path) -> None:
-    """The repetition appends no event."""
+    """An import repeated with the same idempotency key appends no event."""
     folder = s.write_files(tmp_path / "w", s.document(), "[2026-03-31 10:00] a\n")
     first = s.import_(folder, "--command-id", "once")
     again = s.import_(folder, "--command-id", "once")
@@ -176,7 +176,7 @@ def test_repeated_import_with_the_same_key_returns_the_first_answer(tmp_path: Pa
 
 @pytest.mark.parametrize("more", [[], ["--dry-run"]])
 def test_import_expects_version_0(tmp_path: Path, more: list[str]) -> None:
-    """Another expected version is a conflict, and the import stays possible."""
+    """With another --expected-version the import is a conflict, and with 0 it succeeds."""
     folder = s.write_files(tmp_path / "w", s.document(s.stage(1)))
     answer = s.import_(folder, "--expected-version", "3", *more)
     assert (answer.code, answer.error["code"]) == (4, "wrong_expected_version")
@@ -191,7 +191,7 @@ def test_invalid_utc_offset_is_a_usage_error(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("type_", ["line.imported", "state.imported", "workflow.imported"])
 def test_import_events_cannot_be_appended_by_command(type_: str, tmp_path: Path) -> None:
-    """An agent cannot add imported history to an active workflow."""
+    """`append` refuses import events, so nobody can add history to an active workflow."""
     root = s.imported(s.write_files(tmp_path / "w", s.document()))
     line = {"raw": ["x"], "text": "x", "line": 1, "stage": "stage-1", "statuses": ["completed"]}
     data = line if type_ == "line.imported" else {"document": s.document(done_())}
@@ -201,12 +201,12 @@ def test_import_events_cannot_be_appended_by_command(type_: str, tmp_path: Path)
 
 
 def done_() -> dict[str, Any]:
-    """Return a stage that claims to be completed."""
+    """Return a stage whose state file entry has the status completed."""
     return s.stage(1, "completed", completed_at="2026-03-31T11:00:00Z")
 
 
 def test_interrupted_import_is_repeatable(tmp_path: Path) -> None:
-    """A folder with a configuration and an empty log is not yet a workflow."""
+    """The import succeeds in a folder with a configuration and an empty log."""
     folder = s.write_files(tmp_path / "w", s.document())
     (folder / ".wfctl").mkdir()
     (folder / ".wfctl" / "config.toml").write_text('workflow = "melt-2026-03-31"\n', "utf-8")
@@ -215,7 +215,7 @@ def test_interrupted_import_is_repeatable(tmp_path: Path) -> None:
 
 
 def test_imported_amendment_has_no_effect(tmp_path: Path) -> None:
-    """An imported amendment claims an approval but proves none."""
+    """An imported amendment has no proof of its approval, so it changes no definition."""
     record = {"id": "amend-1", "type": "stage_skip", "stage_id": "stage-1", "approved_by": "user"}
     root = s.imported(s.write_files(tmp_path / "w", s.document(amendments=[record])))
     forge(root, "stage.skipped")
@@ -225,7 +225,7 @@ def test_imported_amendment_has_no_effect(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("type_", ["line.imported", "state.imported"])
 def test_import_event_after_the_import_is_ignored(type_: str, tmp_path: Path) -> None:
-    """Even a row with a valid chain and claim has no effect, and `fsck` reports it."""
+    """An import event added later has no effect, and `fsck` reports the event."""
     root = s.imported(s.write_files(tmp_path / "w", s.document(), "[2026-03-31 10:00] a\n"))
     forge(root, type_)
     answer = root.json("fsck")
@@ -288,7 +288,7 @@ SOFTWARE = {
 
 
 def test_described_software_is_offered(tmp_path: Path) -> None:
-    """The suggested command sets the software for each unfinished stage."""
+    """If a file describes software, the import suggests a command that sets it."""
     document = s.document(s.stage(1, "completed"), s.stage(2))
     folder = s.write_files(tmp_path / "w", document)
     (folder / "superscientist.json").write_text(json.dumps(SOFTWARE))
@@ -303,7 +303,7 @@ def test_described_software_is_offered(tmp_path: Path) -> None:
 
 
 def test_import_shows_how_to_set_the_described_software(tmp_path: Path) -> None:
-    """The last lines show how each described command starts."""
+    """The output shows the option that sets the software and how each program starts."""
     folder = s.write_files(tmp_path / "w", s.document(s.stage(1)))
     (folder / "superscientist.json").write_text(json.dumps(SOFTWARE))
     lines = call("import", str(folder)).out.splitlines()
@@ -313,7 +313,7 @@ def test_import_shows_how_to_set_the_described_software(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"environment": {"name": "a; rm"}}', "\\x00"])
 def test_unreadable_software_description_is_ignored(text: str, tmp_path: Path) -> None:
-    """The import continues without a suggestion."""
+    """The import succeeds without a suggestion if the description is not readable."""
     folder = s.write_files(tmp_path / "w", s.document(s.stage(1)))
     (folder / "superscientist.json").write_text(text)
     answer = s.import_(folder)

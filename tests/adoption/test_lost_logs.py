@@ -1,4 +1,4 @@
-"""A log that is lost while jobs run: after an import, the jobs are judged as before."""
+"""The event log is lost while jobs run: an import of the files continues the same jobs."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _stages(folder: Path) -> dict[str, Mapping[str, Any]]:
 
 
 def _brought_to(workflow: Workflow, world: World, outside: Path) -> None:
-    """Bring a launched attempt into the given condition."""
+    """Bring the launched attempt of stage-1 into one of the conditions of `World`."""
     if world in (World.ORPHANED, World.UNCOLLECTED):
         until(lambda: find(workflow, Victim.JOB))
         strike(workflow, Victim.SESSION)
@@ -82,7 +82,7 @@ def _check_computed_once(workflow: Workflow, outside: Path, kind: str) -> None:
 def test_work_of_a_lost_log_runs_once(
     workflow: Workflow, tmp_path: Path, world: World, kind: str, monitor: str
 ) -> None:
-    """Running jobs are awaited, ended jobs are collected, and no job is killed."""
+    """wfctl awaits running jobs, collects ended jobs, and runs no job twice."""
     path = path_without("tmux", tmp_path / "bin") if monitor == "setsid" else None
     environ = {} if path is None else {"PATH": path}
     workflow.init(_stages(tmp_path)[kind])
@@ -98,7 +98,7 @@ def test_work_of_a_lost_log_runs_once(
 
 @pytest.mark.long
 def test_second_attempt_is_found_by_its_folder_name(workflow: Workflow, tmp_path: Path) -> None:
-    """The attempt was the second one in the lost log and is the first one in the new log."""
+    """wfctl finds the job by its folder, although the new log counts attempts from one."""
     workflow.init(_stages(tmp_path)["a stage"])
     workflow.succeed("dispatch", "stage-1")
     workflow.succeed("stage", "fail", "stage-1", "--error", "on second thoughts", "--stop")
@@ -118,7 +118,7 @@ def test_second_attempt_is_found_by_its_folder_name(workflow: Workflow, tmp_path
 def test_attempt_without_log_and_folder_is_judged_by_its_session(
     workflow: Workflow, tmp_path: Path
 ) -> None:
-    """Without a submission nothing is launched, and a retry runs the stage."""
+    """The attempt fails, because its session ended, and a retry runs the stage."""
     workflow.init(_stages(tmp_path)["a stage"])
     workflow.succeed("dispatch", "stage-1")
     until(lambda: find(workflow, Victim.JOB))

@@ -44,7 +44,7 @@ SETTINGS = settings(max_examples=60, suppress_health_check=[HealthCheck.function
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """Return the paths of all values within a value."""
+    """Return the path of every value inside a nested JSON value, as a tuple of keys."""
     children: list[tuple[Any, Any]] = []
     if isinstance(value, dict):
         children = list(value.items())
@@ -77,7 +77,7 @@ def mutated(document: Any, draw: Any) -> Any:
 @pytest.mark.slow
 @pytest.mark.parametrize("typed", ["", "soon", "2026-13-01", "99999-01-01"])
 def test_unreadable_time_stops_no_command(tmp_path: Path, typed: str) -> None:
-    """The imported state keeps the text, and no command treats it as a time."""
+    """The imported state keeps the invalid time as a string, and every command works."""
     source = s.history(s.STATES[6])
     document = json.loads((source / s.STATE).read_bytes())
     document["created"] = typed

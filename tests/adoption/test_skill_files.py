@@ -1,4 +1,4 @@
-"""Files in the format of the published skill are imported as they are."""
+"""`wfctl import` reads files in the format of the published agent skill."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_init_in_place_reports_no_manual_edit(
 
 
 def test_edit_after_an_init_in_place_is_drift(tmp_path: Path) -> None:
-    """The original content is known, so a later change counts as a manual edit."""
+    """A change of the state file after `init` is reported as a manual edit (drift)."""
     file = tmp_path / s.STATE
     file.write_text(json.dumps(skill_file()))
     place = Place(tmp_path)
@@ -60,7 +60,7 @@ def test_folder_without_a_log_is_imported(tmp_path: Path) -> None:
 
 
 def test_named_paths_are_imported_as_a_list(tmp_path: Path) -> None:
-    """A finding names the place, and an object with other values is refused."""
+    """Outputs given as an object become a list with a finding. Values must be paths."""
     answer = s.import_(s.write_files(tmp_path / "w", skill_file()))
     [(file, line, evidence)] = s.of_kind(answer, "named_paths")
     assert (file, line > 1) == (s.STATE, True)
@@ -70,7 +70,7 @@ def test_named_paths_are_imported_as_a_list(tmp_path: Path) -> None:
 
 
 def test_log_line_that_starts_with_a_stage_name_is_assigned_to_the_stage(tmp_path: Path) -> None:
-    """The name must be unique and must match completely."""
+    """The log line is assigned only if the complete stage name matches and is unique."""
     log = s.log_of(
         "Grow: status -> ready", "Grow (stage-1): status -> preparing", "Grow it: status -> ready",
         "Two: status -> ready",
@@ -82,7 +82,7 @@ def test_log_line_that_starts_with_a_stage_name_is_assigned_to_the_stage(tmp_pat
 
 
 def test_spelling_of_the_published_example_is_read(tmp_path: Path) -> None:
-    """`Stage 1 (Name)` means `stage-1`, and illegal transitions are still found."""
+    """A log line about `Stage 1 (Name)` is assigned to `stage-1` and checked like others."""
     log = s.log_of(
         "Session 1 started. Workflow: w", "Stage 1 (Grow): status -> preparing",
         "Stage 1: launched locally, PID 48291", "Stage 1 (Grow): status -> failed",
@@ -114,7 +114,7 @@ def test_stage_name_that_looks_like_a_number_is_a_name(tmp_path: Path) -> None:
 
 
 def test_log_without_any_stage_line_is_a_finding(tmp_path: Path) -> None:
-    """Before the first stage starts, such a log is no finding."""
+    """A log that names no stage is a finding, unless no stage has started yet."""
     log = s.log_of("Session 1 started. Workflow: w", "The film grows: status -> completed")
     state = skill_file(status="completed")
     answer = s.import_(s.write_files(tmp_path / "w", state, log))
@@ -126,7 +126,7 @@ def test_log_without_any_stage_line_is_a_finding(tmp_path: Path) -> None:
 
 
 def test_launch_recorded_within_seconds_is_no_finding(tmp_path: Path) -> None:
-    """A launch minutes before its log line is a finding."""
+    """A log line minutes after the launch is a finding, and one within seconds is not."""
     for second, found in (("10:02:50", 0), ("10:01:00", 1)):
         process = {"launched_at": f"2026-03-31T{second}Z", "submission_json": "x.json"}
         state = s.document({**NAMED, "status": "running", "running_process": process})

@@ -1,4 +1,4 @@
-"""The numbers of an imported document keep their notation."""
+"""Numbers of an imported state file keep their notation (such as 1e-6 or 1.0)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_import_changes_only_the_indentation(tmp_path: Path) -> None:
 
 
 def test_number_keeps_its_notation_until_its_value_changes(tmp_path: Path) -> None:
-    """Changes of the stage and of other numbers do not affect the notation."""
+    """A change of the stage or of another number does not change a number's notation."""
     stage = s.stage(1, parameters={"tolerance": "HERE", "steps": 10, "command": "true"})
     text = json.dumps(s.document(stage)).replace('"HERE"', "1e-6")
     root = s.imported(s.write_files(tmp_path / "w", text), "--consent", "trust")

@@ -76,7 +76,7 @@ def _chained(bodies: list[Body], stream: str) -> tuple[bytes, str]:
 
 
 def added(type_: str, data: Any, **envelope: Any) -> Edit:
-    """Return an edit that appends one event."""
+    """Return a function that appends one event to the events of an archive."""
 
     def edit(bodies: list[Body]) -> list[Body]:
         own = f"forged-{len(bodies)}"
@@ -90,5 +90,5 @@ def added(type_: str, data: Any, **envelope: Any) -> Edit:
 
 
 def completed(report: str) -> Edit:
-    """Return an edit that completes the workflow and names a report file to write."""
+    """Return a function that adds a workflow completion with a report path to an archive."""
     return added("workflow.completed", {"stages": 2, "report": report})

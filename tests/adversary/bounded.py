@@ -11,7 +11,7 @@ from types import FrameType
 
 from tests.cli.support import Answer, call
 
-#: Maximum extra bytes and seconds of a command, far above what any command needs.
+#: Maximum additional memory and run time of one command, far above what any command needs.
 MEMORY, SECONDS = 768 << 20, 60
 
 

@@ -12,7 +12,8 @@ from zipfile import ZIP_DEFLATED, ZipFile
 
 from tests.adversary.archives import Body, forged
 
-#: Strings that escape a folder, end a value, contain control codes, or are far too long.
+#: Hostile strings: they lead out of a folder, end a quoted value, contain control codes, or are far
+#: too long.
 TEXTS: list[Any] = [
     "../../escaped", "/tmp/escaped", "~/.bash_login", ".bash_login", "a/../../b", "a\nb", "a\0b",
     ".git/hooks/x", "x" * 5_000, "\u202eoverride", "\x1b[2J", "\ud800", "", ".", "..", "-rf", "a b",
@@ -114,7 +115,7 @@ def _toml(value: Any) -> str:
 
 
 def folder(honest: dict[str, Any], path: Path, outside: Path, random: Random) -> Path:
-    """Create a folder with a state, a log and a configuration, plus links, FIFOs and subfolders."""
+    """Create a workflow folder to import, with hostile content, links and FIFOs."""
     path.mkdir()
     state = spoilt(honest, random) if random.random() < 0.7 else honest
     (path / "workflow-state.json").write_text(json.dumps(state))

@@ -19,18 +19,19 @@ from tests.adversary.hostile import FIELDS, TEXTS, TYPES, VALUES, spoilt
 from tests.amendments.support import canonical
 from tests.golden.events_on_file import examples
 
-#: Maximum number of tries to generate an event that the import accepts, so that it gets further.
+#: Maximum number of tries to generate an event that the import accepts. Accepted events let the
+#: test reach the later steps of an import.
 TRIES = 60
 _MANIFEST = "manifest.json"
 _LINK = 0o120777 << 16
-#: Paths of extra archive entries that the manifest does not name.
+#: Paths of additional archive entries, which the manifest does not list.
 _PLACES = ("../../escaped", "/tmp/escaped", "drift/../../escaped", "a\\..\\escaped", "x" * 70_000)
 _DATA: dict[str, list[Any]] = {}
 Files = dict[str, bytes]
 
 
 def archive(honest: Path, target: Path, random: Random) -> Path:
-    """Write an archive with mostly valid hashes and sizes and with false content."""
+    """Write an archive with false content, in which most hashes and sizes are valid."""
     workflow = random.choice(TEXTS) if random.random() < 0.1 else None
     deep = random.random() < 0.6
 
@@ -120,14 +121,14 @@ def _agreed(file: Path, files: Files) -> None:
 
 
 def _manifest(file: Path, random: Random) -> None:
-    """Damage the values of the manifest."""
+    """Damage values in the manifest of an archive."""
     files = _parts(file)
     files[_MANIFEST] = json.dumps(spoilt(json.loads(files[_MANIFEST]), random)).encode()
     _packed(file, files)
 
 
 def _claims(file: Path, random: Random) -> None:
-    """Damage or duplicate a line of the claims."""
+    """Damage or duplicate a line in the archive's file of claims (used idempotency keys)."""
     files = _parts(file)
     lines = [json.loads(line) for line in files["claims.jsonl"].splitlines()]
     place = random.randrange(len(lines))
@@ -137,7 +138,7 @@ def _claims(file: Path, random: Random) -> None:
 
 
 def _refusals(file: Path, random: Random) -> None:
-    """Add refusals that no command recorded."""
+    """Add refusals (records of refused commands) that no command recorded to an archive."""
     files = _parts(file)
     names = ("at", "stream", "actor", "command", "code", "message")
     honest: Body = {**dict.fromkeys(names, random.choice(TEXTS[:9])), "data": {}}
@@ -196,5 +197,6 @@ def _large(file: Path, random: Random) -> None:
         _agreed(file, files)
 
 
-#: The order matters: a later step may leave a file that the earlier steps cannot open.
+#: Ways to damage an archive. The order matters: a later one may write a file that the earlier ones
+#: cannot open.
 _WAYS = (_claims, _refusals, _beside, _large, _manifest, _bytes)

@@ -30,7 +30,7 @@ _NUMBERS = (0, -1, 1, 2**53, 2**63 - 1, -(2**63), 2**64 - 1, 1.7e308, -1e9, 5e-3
 
 
 class Hostile:
-    """Generate events of the given types that continue a stream, from a seed."""
+    """A seeded generator of hostile events of the given types that continue a stream."""
 
     def __init__(self, seed: int, types: Mapping[str, EventType] = STAGED) -> None:
         self._chance = random.Random(seed)

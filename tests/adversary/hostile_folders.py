@@ -12,7 +12,7 @@ from shutil import copytree, rmtree
 
 from tests.adversary.hostile import TEXTS, VALUES, spoilt
 
-#: Files that a stranger may add to a root.
+#: Files that an attacker may add to a workflow root.
 _NEW = (
     ".wfctl/sync.json",
     ".wfctl/root.json",
@@ -43,7 +43,7 @@ _NEW = (
     "state/wf",
     ".autonomous",
 )
-#: SQL statements that a stranger ran on the log of the root.
+#: SQL statements with which an attacker changes the event log of a root.
 _SQL = (
     "DROP TABLE commands",
     "DROP TABLE folds",
@@ -74,7 +74,8 @@ def root(honest: Path, target: Path, outside: Path, random: Random) -> Path:
     own = [name for name in found if name.startswith((".wfctl", "workflow-state", "progress"))]
     for _ in range(random.randint(1, 3)):
         place = target / random.choice(random.choice((found, own, _NEW)))
-        # An earlier replacement may have removed the folder of this file.
+        # An earlier replacement may have removed the folder of this file, so the file cannot be
+        # written.
         with suppress(OSError):
             _exchange(place, outside, random)
     return target
@@ -161,7 +162,7 @@ def _sparse(place: Path, outside: Path, random: Random) -> None:
 
 
 def _asked(place: Path, outside: Path, random: Random) -> None:
-    """Run arbitrary SQL statements on the log."""
+    """Run one or two random SQL statements of the attacker on the event log."""
     with closing(sqlite3.connect(place)) as database:
         for statement in random.sample(_SQL, random.randint(1, 2)):
             with suppress(sqlite3.DatabaseError):

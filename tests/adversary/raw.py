@@ -1,4 +1,4 @@
-"""Write rows as an attacker with SQL access to the log does, without wfctl."""
+"""Write rows to the event log with plain SQL, as an attacker with access to it could."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def spelled(body: Any) -> str:
 
 
 def sha(text: str) -> str:
-    """Return the SHA-256 hash that the hash chain uses for a text."""
+    """Return the SHA-256 hash of a text, as used in the hash chain of the event log."""
     return sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
 
 

@@ -17,7 +17,10 @@ Row = tuple[raw.Body, str]
 
 
 class Table:
-    """The rows of a log, for a user with write access. The address is a path or a server URL."""
+    """The rows of an event log, as a database user with write access sees them.
+
+    The address is the path of a SQLite file or the URL of a server.
+    """
 
     def __init__(self, address: Path | str) -> None:
         self._address = address

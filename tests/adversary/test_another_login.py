@@ -19,7 +19,8 @@ from service.reading.stream_log import key_file
 from tests.cli.support import Place, wfctl, write_plan
 
 STRANGER = 65534
-#: Locks every file below a folder that this user can open, and prints the number of locks.
+#: Script of another user: locks every file below a folder that it can open, and prints their
+#: number.
 GRAB = """
 import fcntl, os, sys
 os.setgroups([]), os.setgid(int(sys.argv[2])), os.setuid(int(sys.argv[2]))
@@ -35,7 +36,7 @@ for folder, _, names in os.walk(sys.argv[1]):
 print(held, flush=True)
 sys.stdin.read()
 """
-#: Appends as another member of the group, with a program that only the owner can start.
+#: Script of another group member: appends with a program that only the owner can start.
 COLLEAGUE = """
 import os, sys
 from cli.main import run
@@ -45,7 +46,8 @@ os.setgroups([]), os.setgid(group), os.setuid(user)
 sys.exit(run(["--root", root, "note", "a colleague's"]))
 """
 
-#: Edits the cached state of the owner, sealed with the best key that a colleague has.
+#: Script of another group member: edits the cached state of the owner, and seals it with the
+#: owner's key if that file is readable, or else with a key of zeros.
 FORGER = """
 import os, sqlite3, sys
 from service.reading.stream_log import Seal
@@ -80,7 +82,7 @@ def open_folder() -> Iterator[Path]:
 
 @pytest.fixture(params=["022", "000"])
 def rooted(open_folder: Path, request: pytest.FixtureRequest) -> Iterator[Place]:
-    """Create a root under a common umask, and under a umask that lets every user read."""
+    """Create a root with umask 022 (common) or 000 (every user may read and write)."""
     root = open_folder / "root"
     before = os.umask(int(request.param, 8))
     try:
@@ -94,13 +96,13 @@ def rooted(open_folder: Path, request: pytest.FixtureRequest) -> Iterator[Place]
     finally:
         os.umask(before)
     yield Place(root)
-    # The dispatched job writes into the folder until it has ended.
+    # Wait for the dispatched job, because it writes into the folder until it ends.
     assert wfctl("--root", str(root), "wait", "stage-1").code == 0
 
 
 @pytest.mark.root
 def test_lock_by_another_user_does_not_block_appends(rooted: Place) -> None:
-    """Another user can open none of the files that wfctl locks."""
+    """Another user cannot open any file that wfctl locks, and so cannot block an append."""
     grabber = subprocess.Popen(
         [sys.executable, "-c", GRAB, str(rooted.path), str(STRANGER)],
         cwd="/",
@@ -118,8 +120,8 @@ def test_lock_by_another_user_does_not_block_appends(rooted: Place) -> None:
 
 @pytest.mark.long
 def test_log_and_locks_are_private_to_their_owner(rooted: Place) -> None:
-    """The log's folder and every lock file are private, whatever the umask."""
-    # `os.walk` tolerates a folder that a finished job removes meanwhile.
+    """Only the owner can read the log's folder and the lock files, whatever the umask."""
+    # A finished job may remove a folder during this loop. `os.walk` ignores a removed folder.
     every = (
         Path(folder) / name
         for folder, folders, names in os.walk(rooted.path)
@@ -138,7 +140,7 @@ def _others(path: Path) -> int:
 
 
 def _is_hidden(path: Path) -> bool:
-    """Return whether a private folder of wfctl contains the path."""
+    """Return whether the path is inside a folder of wfctl that only its owner can enter."""
     return any(p.name == ".attempts" and not _others(p) for p in path.parents)
 
 
@@ -157,7 +159,7 @@ def as_colleague(script: str, *words: str) -> subprocess.CompletedProcess[str]:
     """Run a script that becomes another member of the group."""
     return subprocess.run(
         [sys.executable, "-c", script, *words],
-        # The colleague has a separate configuration.
+        # The other group member uses a separate configuration folder.
         env={
             **os.environ,
             "PYTHONPATH": str(Path(__file__).parents[2]),
@@ -186,7 +188,7 @@ def test_root_shared_by_its_owner_stays_shared(open_folder: Path) -> None:
 def test_user_with_write_access_to_the_log_cannot_forge_a_cached_state(
     open_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A colleague cannot read the owner's key, and a state sealed with another key is ignored."""
+    """wfctl ignores a cached state that a colleague sealed without the owner's key."""
     monkeypatch.setenv("XDG_STATE_HOME", str(open_folder / "state-of-the-owner"))
     place = shared(open_folder / "root")
     notes = open_folder / "notes.jsonl"
@@ -198,7 +200,8 @@ def test_user_with_write_access_to_the_log_cannot_forge_a_cached_state(
     done = as_colleague(FORGER, str(place.path), str(key_file()), *logins, purpose)
     assert done.stdout.splitlines() == ["the key is closed", "forged"], done.stderr
     assert place.done("show", "stage-1")["parameters"] == right
-    # With the owner's key, the forged state is accepted, so the test above is meaningful.
+    # Check that the forged state would be accepted with the owner's key. Otherwise the test above
+    # would prove nothing.
     done = as_colleague(FORGER, str(place.path), str(key_file()), "0", "0", purpose)
     assert done.stdout.splitlines() == ["forged"], done.stderr
     assert place.done("show", "stage-1")["parameters"] != right

@@ -1,4 +1,4 @@
-"""Archives of a stranger: an import writes nothing outside the root and runs none of their code."""
+"""Import of a stranger's archive: writes stay in the root, and no code in it runs."""
 
 from __future__ import annotations
 

@@ -15,12 +15,12 @@ from tests.adversary.archives import added, forged
 from tests.cli.support import HERE, Answer, Place, call, write_plan
 from tests.exports.support import handed_over
 
-#: Maximum bytes of memory for a command, far above what any command needs.
+#: Memory limit in bytes for a command, far above what any command needs.
 MEMORY = 1 << 30
 
 
 def frugal(folder: Path, *words: str) -> Answer:
-    """Call the real program with limited memory."""
+    """Run wfctl in a process with a memory limit."""
     done = subprocess.run(
         [sys.executable, "-m", "cli.main", *words],
         cwd=folder,
@@ -89,7 +89,7 @@ def refused(tmp_path: Path, file: Path) -> str:
 
 @pytest.mark.long
 def test_archive_that_unpacks_to_a_gigabyte_is_refused(tmp_path: Path) -> None:
-    """A one-megabyte archive with a gigabyte of content is refused before it is unpacked."""
+    """The import refuses a small archive with a gigabyte of content before unpacking it."""
     file = tmp_path / "bomb.zip"
     with ZipFile(file, "w", ZIP_DEFLATED) as archive, archive.open("manifest.json", "w") as big:
         for _ in range(512):
@@ -98,7 +98,7 @@ def test_archive_that_unpacks_to_a_gigabyte_is_refused(tmp_path: Path) -> None:
 
 
 def test_archive_file_of_wrong_size_is_refused(honest: Path, tmp_path: Path) -> None:
-    """An import compares the size of each file with the manifest."""
+    """The import refuses a file whose size differs from the size in the manifest."""
     file = tmp_path / "other.zip"
     with ZipFile(honest) as source, ZipFile(file, "w") as archive:
         manifest = json.loads(source.read("manifest.json"))
@@ -119,6 +119,6 @@ def test_archive_with_deeply_nested_event_is_refused(honest: Path, tmp_path: Pat
 
 
 def test_archive_with_very_long_line_is_refused(honest: Path, tmp_path: Path) -> None:
-    """An import limits the length of a line before it reads the whole line."""
+    """The import refuses a line above the maximum length before reading all of it."""
     more = added("note.logged", {"text": "x" * (40 << 20)})
     refused(tmp_path, forged(honest, tmp_path / "long.zip", more))

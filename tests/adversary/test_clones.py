@@ -1,4 +1,4 @@
-"""A stranger's folder, as a git clone or an unpacked archive creates it."""
+"""Commands in a stranger's folder, created by a git clone or by unpacking an archive."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def clone(folder: Path, url: str) -> Path:
 def test_clone_does_not_choose_the_database_server(
     words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """wfctl opens no connection and sends no password before a person has trusted the server."""
+    """wfctl does not connect to the server of the configuration before a person trusts it."""
     monkeypatch.setenv("PGPASSWORD", "secret")
     monkeypatch.chdir(tmp_path)
     write_plan(tmp_path)
@@ -77,7 +77,7 @@ def test_clone_does_not_choose_the_database_server(
 def test_server_is_used_after_a_person_trusted_it(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Trust is per user: `init` gives it to the creator, and `db trust` to the user of a clone."""
+    """`init` trusts the server for its user, and every other user must run `db trust`."""
     url, root = server.schema(), tmp_path / "root"
     root.mkdir()
     line = ("--database-url", url, "init", str(write_plan(tmp_path)), "--consent", "trust")
@@ -94,7 +94,7 @@ def test_server_is_used_after_a_person_trusted_it(
 
 @pytest.mark.parametrize("name", ["workflow-state.json", "progress.log"])
 def test_link_in_place_of_a_generated_file_is_not_followed(name: str, tmp_path: Path) -> None:
-    """wfctl neither reads nor writes the target of the link."""
+    """If a link replaces a generated file, wfctl neither reads nor writes the target."""
     target = tmp_path / "precious"
     target.write_text("mine\n")
     root = tmp_path / "root"
@@ -138,7 +138,7 @@ def test_fifo_in_place_of_a_file_does_not_block(name: str, tmp_path: Path) -> No
 
 
 def test_fifo_in_an_imported_folder_does_not_block(tmp_path: Path) -> None:
-    """The import reports the FIFO and exits."""
+    """The import reports the FIFO (named pipe) and exits instead of waiting for a writer."""
     (tmp_path / "old").mkdir()
     for name in ("workflow-state.json", "progress.log"):
         os.mkfifo(tmp_path / "old" / name)
@@ -163,9 +163,9 @@ def test_import_follows_no_link_out_of_the_folder(tmp_path: Path) -> None:
 
 
 def test_clone_creates_no_database_outside_its_root(tmp_path: Path) -> None:
-    """A database file outside the root needs trust like a server.
+    """wfctl uses a database file outside the root only after a person trusted it.
 
-    A file inside the root does not.
+    A database file inside the root needs no trust.
     """
     root = clone(tmp_path / "clone", "sqlite:///../escaped.db")
     plan = str(write_plan(tmp_path))

@@ -11,12 +11,13 @@ from extensions.exports.formats import FORMATS
 from tests.cli.support import Place, call, write_plan
 from tests.exports.support import text_of
 
-#: Clears the screen, sets the window title, rings, colours, and starts a one-byte sequence.
+#: Control codes that clear the screen, set the window title, ring the bell, set a colour, and start
+#: a one-byte sequence.
 STEERS = "a\x1b[2Jb\x1b]0;x\x07c\x1b[31md\x9b1me\x7ff\rg"
-#: A name must be one line.
+#: A name without the carriage return, because a name must be one line.
 NAME = STEERS.replace("\r", "")
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-#: The last output of the job, in the octal notation of printf.
+#: The control characters in the octal notation of printf, which the job prints as its last output.
 _OCTAL = "".join(f"\\{byte:03o}" for byte in NAME.encode())
 
 SURFACES = (
@@ -60,17 +61,14 @@ def steered(tmp_path_factory: pytest.TempPathFactory) -> Place:
 
 
 def test_job_output_contains_control_characters(steered: Place) -> None:
-    """The recorded error keeps the control characters.
-
-    Otherwise the other tests would show nothing.
-    """
+    """The recorded error has control characters, so the other tests are meaningful."""
     (failed,) = steered.done("events", "--type", "stage.failed")
     assert "\x1b[2J" in failed["data"]["error"]
 
 
 @pytest.mark.parametrize("words", SURFACES, ids=" ".join)
 def test_printed_output_has_no_control_characters(steered: Place, words: list[str]) -> None:
-    """Output to a pipe is cleaned as well as output to a terminal."""
+    """wfctl removes control characters from output to a pipe and to a terminal."""
     answer = steered.call(*words)
     assert answer.out
     assert CONTROL.findall((answer.out + answer.err).replace("\r\n", "\n")) == []
@@ -78,7 +76,7 @@ def test_printed_output_has_no_control_characters(steered: Place, words: list[st
 
 @pytest.mark.parametrize("format_", EXPORTS)
 def test_exported_files_have_no_control_characters(steered: Place, format_: str) -> None:
-    """An export cleans its text, and events use the escapes of JSON."""
+    """Exported text has no control characters; exported events have JSON escapes."""
     assert CONTROL.findall(text_of(steered, format_)) == []
 
 

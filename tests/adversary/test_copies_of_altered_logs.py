@@ -1,4 +1,4 @@
-"""Commands that copy or back up a log refuse an altered log, as commands that read it do."""
+"""Commands that copy or back up an event log refuse a log that was altered."""
 
 from __future__ import annotations
 

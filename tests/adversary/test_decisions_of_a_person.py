@@ -1,4 +1,4 @@
-"""Every decision of a person requires the current consent policy, no matter who decides."""
+"""Every decision reserved for a person needs a proof under the current consent policy."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def results(folder: Path, policy: str, keys: Keys) -> Case:
 
 
 def edited(folder: Path, policy: str, keys: Keys) -> Case:
-    """Return a workflow with a manual edit of its state file."""
+    """Return a workflow whose state file was edited by hand."""
     place = _workflow(folder, policy, keys)
     path = place.path / "workflow-state.json"
     document = json.loads(path.read_text("utf-8"))
@@ -74,7 +74,7 @@ def edited(folder: Path, policy: str, keys: Keys) -> Case:
 
 
 def machine(folder: Path, policy: str, keys: Keys) -> Case:
-    """Return a machine with a manual edit of its state file."""
+    """Return a phase machine whose state file was edited by hand."""
     place = MachinePlace(folder / "root")
     place.path.mkdir()
     place.done("init", "login", "--type", "feature", *_policy(policy, keys))
@@ -97,7 +97,7 @@ def reported(folder: Path, policy: str, keys: Keys) -> Case:
     return Case(case.path, ("audit", "agree", entry["entry"], "--reason", "seen"), ("events",))
 
 
-#: Text that the confirmation shows for each kind of decision.
+#: Text that the confirmation question must show for each kind of decision.
 SHOWN = {
     "results": "SHA-256",
     "reported": "This will be recorded: a person agrees to the entry (seen)",
@@ -130,7 +130,7 @@ def _decided(case: Case, type_: str) -> dict[str, Any]:
 def test_answer_from_a_pipe_decides_nothing(
     tmp_path: Path, keys: Keys, kind: str, policy: str, actor: str
 ) -> None:
-    """Only the policy `trust` accepts the decision, and the proof then names that policy."""
+    """The command exits with code 6 under every consent policy except `trust`."""
     build, type_ = KINDS[kind]
     case = build(tmp_path, policy, keys)
     before = case.types()
@@ -148,7 +148,7 @@ def test_answer_from_a_pipe_decides_nothing(
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_person_decides_at_a_terminal(tmp_path: Path, keys: Keys, kind: str) -> None:
-    """The terminal shows the whole decision first, and the answer `n` changes nothing."""
+    """The terminal shows the whole decision; `y` records it, and `n` changes nothing."""
     build, type_ = KINDS[kind]
     case = build(tmp_path, "terminal", keys)
     before = case.types()
@@ -171,7 +171,7 @@ def test_mistyped_answer_is_no_refused_attempt(tmp_path: Path, keys: Keys) -> No
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_person_decides_with_a_key(tmp_path: Path, keys: Keys, kind: str) -> None:
-    """A machine also asks at the terminal if nobody has approved its signers yet."""
+    """The signing key proves the decision; a machine also asks about unapproved signers."""
     build, type_ = KINDS[kind]
     case = build(tmp_path, "signature", keys)
     code, shown = case.typed("y\n", "--key", str(keys.allowed))
@@ -204,7 +204,7 @@ def _told(case: Case) -> tuple[str, str, list[str]]:
 @pytest.mark.few(1)
 @pytest.mark.parametrize("policy", POLICIES)
 def test_status_and_report_name_the_consent_policy(tmp_path: Path, keys: Keys, policy: str) -> None:
-    """Both state who approved the decision and how the approval was proven."""
+    """Status and report state who approved the decision and under which consent policy."""
     case = results(tmp_path, policy, keys)
     if policy == "trust":
         assert case.decide("agent:hasty").code == 0
@@ -228,7 +228,7 @@ def test_status_and_report_name_the_consent_policy(tmp_path: Path, keys: Keys, p
 def test_event_without_proof_is_effective_and_reported(
     tmp_path: Path, keys: Keys, proof: str | None
 ) -> None:
-    """An older version or a user with database access may have recorded such an event."""
+    """A recorded decision without a proof still has its effect, and the audit reports it."""
     case = results(tmp_path, "terminal", keys)
     content = (case.path / "stage-1/out.txt").read_bytes()
     output = {"path": "stage-1/out.txt", "size": 8, "sha256": sha256(content).hexdigest()}

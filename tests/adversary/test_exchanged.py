@@ -20,7 +20,7 @@ from tests.adversary.archives import completed, forged
 from tests.cli.support import Place, call, write_plan
 from tests.exports.support import handed_over
 
-#: Swaps two paths atomically until its standard input is closed.
+#: Script that swaps two paths atomically and repeatedly until its standard input is closed.
 SWAP = """
 import ctypes, os, sys, threading
 libc = ctypes.CDLL(None, use_errno=True)
@@ -61,7 +61,7 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("what", ["the folder", "the file"])
 def test_swapped_link_is_never_read(what: str, root: Path, tmp_path: Path) -> None:
-    """Each read returns the file of the root or reports the link, but never the file outside."""
+    """While a file is swapped for a link, wfctl reads the file or reports the link."""
     place = root / "docs"
     if what == "the file":
         place = root / "docs/report.md"
@@ -78,7 +78,7 @@ def test_swapped_link_is_never_read(what: str, root: Path, tmp_path: Path) -> No
 
 
 def test_write_stays_in_the_opened_folder(root: Path, tmp_path: Path) -> None:
-    """A new file goes to the folder that was opened, even if its name now leads elsewhere."""
+    """wfctl writes a file to the folder that it opened, even if a link replaced its path."""
     made = 0
     with swapping(root / "docs", root / "link"):
         for number in range(TIMES):
@@ -93,7 +93,7 @@ def test_write_stays_in_the_opened_folder(root: Path, tmp_path: Path) -> None:
 
 
 def test_link_within_the_root_is_followed(root: Path) -> None:
-    """Links to files and folders of the same root are read; links out of the root are refused."""
+    """wfctl follows links within the root, and refuses links that lead out of the root."""
     (root / "inner").symlink_to("docs")
     (root / "docs/other.md").symlink_to("report.md")
     assert content_within(root, "inner/other.md") == b"ours"
@@ -106,7 +106,7 @@ def test_link_within_the_root_is_followed(root: Path) -> None:
 def test_command_writes_nothing_outside_the_root(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The command has to write a report while its files are swapped for links."""
+    """The command writes in the root while its paths are swapped for links."""
     outside, origin = tmp_path / "outside", tmp_path / "origin"
     for folder in (outside, origin):
         folder.mkdir()

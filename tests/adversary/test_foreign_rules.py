@@ -38,7 +38,7 @@ def place(tmp_path: Path) -> Place:
 
 
 def put_in(place: Place, *statements: str) -> None:
-    """Change the database directly, without wfctl."""
+    """Remove one of wfctl's triggers from the database, and run the given SQL statements."""
     with closing(connected(place.path)) as database:
         database.execute("DROP TRIGGER events_no_update")
         for statement in statements:
@@ -52,7 +52,7 @@ def files(place: Place) -> dict[str, str]:
 
 @pytest.mark.parametrize("statements", [*((one,) for one in RULES.values()), TABLE])
 def test_foreign_trigger_stops_every_write(place: Place, statements: tuple[str, ...]) -> None:
-    """Every writing command fails, reading commands still work, and `fsck` reports the trigger."""
+    """Commands that write fail, commands that read work, and `fsck` reports the trigger."""
     put_in(place, *statements)
     right = place.done("events")
     before = files(place)
@@ -67,7 +67,7 @@ def test_foreign_trigger_stops_every_write(place: Place, statements: tuple[str, 
 
 
 def test_log_is_restored_into_a_new_database(place: Place, tmp_path: Path) -> None:
-    """Backup and restore, which the message suggests, make the log writable again."""
+    """After the suggested backup and restore, the log can be written again."""
     put_in(place, RULES["swallows events"])
     right = place.done("events")
     place.done("db", "backup", str(tmp_path / "log.jsonl"))
@@ -79,7 +79,7 @@ def test_log_is_restored_into_a_new_database(place: Place, tmp_path: Path) -> No
 
 
 def test_missing_trigger_does_not_stop_writes(place: Place) -> None:
-    """Our triggers only guard against mistakes; the hash chain reveals changes."""
+    """wfctl can write to a database without its own triggers, which only prevent mistakes."""
     put_in(place)
     place.done("note", "x")
 
@@ -122,7 +122,7 @@ def test_foreign_rule_on_a_server_stops_every_write(
 
 
 def test_fsck_prints_the_first_findings_and_counts_the_rest(place: Place) -> None:
-    """An attacker with SQL access cannot flood the screen with findings."""
+    """`fsck` prints at most 100 findings and the number of others, unless --all is given."""
     put_in(place, *(RULES["swallows events"].replace(" t ", f" t{n} ") for n in range(130)))
     answer = place.json("fsck")
     assert (answer.code, len(answer.data["findings"])) == (7, 100)

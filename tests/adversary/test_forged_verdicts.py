@@ -1,4 +1,4 @@
-"""An event is valid only at its place in the chain, and an approval only with its own proof."""
+"""Events are valid only at their place in the hash chain, approvals only with their proof."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _approval(place: Place) -> raw.Body:
 
 
 def _is_stopped(place: Place, version: int) -> None:
-    """Check that readers, writers and the archive export exit with code 7 and name the version."""
+    """Check that commands exit with code 7 (altered log) and name the invalid version."""
     for words in (
         ("status",),
         ("replay",),
@@ -41,7 +41,7 @@ def _is_stopped(place: Place, version: int) -> None:
 def test_approval_with_hash_and_version_of_a_genuine_one_is_rejected(
     signed: Place, keys: Keys
 ) -> None:
-    """A stored verdict applies only to the event that was verified."""
+    """A forged approval that copies the hash of a genuine one stops every command."""
     signed.propose(*LONGER)
     signed.approve("amend-1", "--key", str(keys.allowed))
     genuine = _approval(signed)
@@ -60,7 +60,7 @@ def test_approval_with_hash_and_version_of_a_genuine_one_is_rejected(
 
 @pytest.mark.parametrize("column", ["hash", "prev_hash", "version", "stream"])
 def test_row_with_a_false_column_is_rejected(signed: Place, column: str) -> None:
-    """Hash, link, version and stream must match the bytes and the place of the row."""
+    """Every command stops at a row whose hash, link, version or stream is false."""
     lies: dict[str, Any] = {
         "hash": "0" * 64,
         "prev_hash": raw.bodies(signed.path)[0]["hash"],
@@ -78,7 +78,7 @@ def test_row_with_a_false_column_is_rejected(signed: Place, column: str) -> None
 
 
 def test_replayed_signature_is_rejected(signed: Place, keys: Keys) -> None:
-    """A row with an old link does not continue the chain, so its proof is not valid there."""
+    """A row with the signature of a deleted approval does not continue the hash chain."""
     signed.propose(*LONGER)
     signed.approve("amend-1", "--key", str(keys.allowed))
     genuine = _approval(signed)
@@ -95,7 +95,7 @@ def test_replayed_signature_is_rejected(signed: Place, keys: Keys) -> None:
 
 
 def test_row_after_an_import_cannot_change_the_import(tmp_path: Path) -> None:
-    """A row after the import cannot claim an earlier version to redefine the workflow."""
+    """wfctl stops at a row that claims the version of an import to redefine the workflow."""
     source = write_files(tmp_path / "theirs", document(stage(1, parameters={"command": "true"})))
     place = Place(imported(source).path)
     before = place.document()
@@ -109,7 +109,7 @@ def test_row_after_an_import_cannot_change_the_import(tmp_path: Path) -> None:
 
 
 def test_key_expiry_is_checked_at_the_time_of_the_log(tmp_path: Path) -> None:
-    """The log's earlier events give the time of an approval, not the approval's own row."""
+    """A signature of an expired key is invalid, even if its row states an earlier time."""
     folder = tmp_path / "keys"
     folder.mkdir()
     keys = make_keys(folder)
@@ -127,7 +127,7 @@ def test_key_expiry_is_checked_at_the_time_of_the_log(tmp_path: Path) -> None:
 
 
 def test_signature_under_another_name_is_rejected(tmp_path: Path) -> None:
-    """The signing key identifies the signer, whatever name the row states."""
+    """An approval is invalid if its row names a person who does not own the signing key."""
     from tests.amendments.forgery import APPROVAL, proof
 
     folder = tmp_path / "keys"

@@ -1,4 +1,4 @@
-"""Links in folders that a job receives: a link that cannot be copied stops only its stage."""
+"""A link that cannot be copied into a job's folder stops only the stage of this job."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.sessions.support import stage, statuses, workflow
 pytestmark = pytest.mark.slow
 
 _CHAIN = "for n in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do"
-#: Commands that create links, and the links that the message may name.
+#: For each kind of link: the command that creates it, and the links that the message may name.
 LINKS = {
     "to its folder": ("ln -s . a; ln -s . b", {"a", "b"}),
     "to a folder above": ("mkdir sub; ln -s ../.. sub/up", {"sub/up"}),
@@ -52,12 +52,12 @@ def forwarding(tmp_path: Path, where: str, kind: str, links: str, command: str) 
 
 
 def folder_of(where: str) -> str:
-    """Return the path of the forwarded folder below the root."""
+    """Return the path, below the root, of the folder that stage-2 receives."""
     return {"output": "stage-1/out", "root": "out", "stage": "stage-2/out"}[where]
 
 
 def check_refusal(place: Place, where: str, names: set[str]) -> str:
-    """Run, check that only stage-2 fails and starts no attempt, and return the path of the link."""
+    """Run the workflow, check that only stage-2 is refused, and return the named link."""
     shown = place.json("run")
     assert (shown.code, statuses(place)) == (6, ["completed", "failed", "completed"]), shown
     (failed,) = place.done("events", "--type", "stage.failed")

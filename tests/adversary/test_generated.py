@@ -1,4 +1,4 @@
-"""Generated hostile input is accepted or refused, without internal errors or outside writes."""
+"""Generated hostile input causes no internal errors and no writes outside the work folder."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from tests.cli.support import PLAN, Place, call, tree, write_plan
 from tests.exports.support import handed_over
 from tests.rounds import rounds
 
-#: Rounds of a hundred seeds: `make test` runs a few of one round, `make crash` runs ten.
+#: Round numbers, each with a hundred seeds. `make test` runs a few seeds, `make crash` all ten
+#: rounds.
 ROUNDS = rounds(range(10), few=1)
 FEW, MANY = 12, 100
 
 Make = Callable[["World", int], None]
 
-#: Every command of ALWAYS and a sample of SOME run on a foreign root.
+#: Commands to run on a root from a stranger: every command of ALWAYS and a sample of SOME.
 ALWAYS = ("status", "note x", "fsck", "rehydrate")
 SOME = (
     *("log", "events", "replay --check", "report", "reconcile", "show stage-1", "logs stage-1"),
@@ -49,7 +50,8 @@ class World:
         self.home, self.work = path / "home", path / "work"
         for folder in (self.home, self.work):
             folder.mkdir()
-        # Importing DPDispatcher creates a folder for its records.
+        # Create this folder first, because importing DPDispatcher creates it for its records, which
+        # would look like a change of the home folder.
         (self.home / ".dpdispatcher/submission").mkdir(parents=True)
         (self.home / "precious").write_text("mine\n")
         self.root = path / "origin"
@@ -66,7 +68,7 @@ class World:
         self.before = self.outside()
 
     def used(self, root: Path, random: Random) -> None:
-        """Run commands on a foreign root."""
+        """Run commands on a hostile workflow root, and check that none fails internally."""
         for line in (*ALWAYS, *random.sample(SOME, 6)):
             words = [w.replace("../", f"{self.work}/") for w in line.split()]
             sound("--root", str(root), "--root-is", "copied", "-o", "json", *words)
@@ -85,7 +87,7 @@ class World:
 
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
-    """Create a world and make its home the working directory; the user's data is elsewhere."""
+    """Create a home folder with honest files, and make it the working directory."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "login"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "login"))
     made = World(tmp_path)
@@ -147,7 +149,7 @@ def _tried(world: World, make: Make, seeds: range) -> None:
 
 @pytest.mark.parametrize("make", MAKERS)
 def test_few_generated_inputs_write_nothing_outside(world: World, make: Make) -> None:
-    """Every run uses the same seeds."""
+    """No generated input of a few fixed seeds causes a write outside the work folder."""
     _tried(world, make, range(FEW))
 
 
@@ -156,5 +158,5 @@ def test_few_generated_inputs_write_nothing_outside(world: World, make: Make) ->
 def test_thousand_generated_inputs_write_nothing_outside(
     world: World, make: Make, number: int
 ) -> None:
-    """The seeds generate a thousand archives, plans, folders and roots in all."""
+    """Hostile inputs from up to a thousand seeds cause no write outside the work folder."""
     _tried(world, make, range(1_000 + number * MANY, 1_000 + (number + 1) * MANY))

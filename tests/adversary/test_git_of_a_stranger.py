@@ -1,4 +1,4 @@
-"""A stranger's git repository whose configuration names programs: wfctl runs none of them."""
+"""wfctl runs no program that the configuration of a stranger's git repository names."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def git(folder: Path, *words: str, given: str | None = None) -> str:
 def try_git(
     folder: Path, *words: str, given: str | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run git like `git`, and return its output and exit code, also after a failure."""
+    """Run git as the repository's creator, and return its output and exit code."""
     return subprocess.run(
         ["git", "-C", str(folder), *words],
         input=given,
@@ -58,7 +58,7 @@ def try_git(
 
 
 def program(tmp_path: Path) -> tuple[Path, Path]:
-    """Return a program that writes a trace file, and the path of the trace."""
+    """Write a program that creates a trace file when it runs; return both paths."""
     trace = tmp_path / "trace"
     evil = tmp_path / "evil"
     evil.write_text(f"#!/bin/sh\necho ran >> {trace}\n")
@@ -112,7 +112,7 @@ def signing(folder: Path, evil: Path) -> None:
     set_to(folder, evil, "gpg.program")
 
 
-#: Attack name → function that prepares it, and the git command that runs the program.
+#: For each attack: the function that prepares it, and the git command that would run the program.
 WAYS: dict[str, tuple[Callable[[Path, Path], None], list[str]]] = {
     "signature": (signed, ["log", "-1"]),
     "ext": (lambda folder, evil: promised(folder, evil, f"ext::{evil}"), ["log"]),
@@ -134,7 +134,7 @@ COMMANDS = {
 def test_program_named_by_a_repository_is_not_run(
     folder: Path, tmp_path: Path, way: str, command: str
 ) -> None:
-    """No command of wfctl that uses git runs the program, whatever makes git run it."""
+    """wfctl commands that use git never run the program, whatever git setting names it."""
     evil, trace = program(tmp_path)
     if command != "import":
         assert s.import_(folder, "--consent", "trust").code == 0

@@ -91,7 +91,7 @@ def answers(place: Place, questions: Sequence[Sequence[str]] = QUESTIONS) -> lis
 
 @pytest.mark.slow
 def test_edited_history_row_changes_no_answer(place: Place) -> None:
-    """Every question is answered from the log, whatever the tables contain."""
+    """wfctl answers every history query from the log, whatever the tables contain."""
     right = answers(place)
     with closing(connected(place.path)) as database:
         for statement in [*STATEMENTS.values(), *ALTERED]:
@@ -100,7 +100,7 @@ def test_edited_history_row_changes_no_answer(place: Place) -> None:
 
 
 def test_unreadable_checkpoint_stops_no_question(place: Place) -> None:
-    """The answer comes from the log if the stored checkpoint is not usable."""
+    """wfctl answers from the log if the checkpoint of the history tables is damaged."""
     right = place.done("audit", "transitions")
     with closing(connected(place.path)) as database:
         assert database.execute(
@@ -113,7 +113,7 @@ def test_unreadable_checkpoint_stops_no_question(place: Place) -> None:
 @pytest.mark.long
 @pytest.mark.slow
 def test_edited_history_rows_on_a_server_change_no_answer(server: Server, tmp_path: Path) -> None:
-    """On a server, every writer can edit these tables."""
+    """wfctl answers from the log after a database user edited the history tables."""
     url = server.log()
     place = made(tmp_path, url, "edited")
     worked(place)
@@ -139,7 +139,7 @@ CHECKPOINTS: dict[str, dict[str, Any]] = {
 def test_forged_checkpoint_does_not_stop_the_projection(
     place: Place, change: dict[str, Any]
 ) -> None:
-    """The tables are rebuilt from the log if the checkpoint cannot be continued."""
+    """wfctl rebuilds the history tables if their checkpoint does not match the log."""
     with closing(connected(place.path)) as database:
         (text,) = database.execute("SELECT state FROM folds WHERE reducer = 'history'").fetchone()
         kept = json.loads(text)

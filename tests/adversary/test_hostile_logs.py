@@ -80,13 +80,13 @@ def _lived(place: Place, keys: Keys) -> Place:
 @pytest.mark.few(1)
 @pytest.mark.parametrize("seed", range(3))
 def test_short_hostile_log_stops_no_command(signed: Place, keys: Keys, seed: int) -> None:
-    """A hundred hostile rows follow an honest log."""
+    """Every command works on a log that ends with a hundred hostile rows."""
     _attacked(_lived(signed, keys), in_file(signed), seed, 100)
 
 
 @pytest.mark.parametrize("seed", rounds(range(100, 115), few=4))
 def test_long_hostile_log_stops_no_command(signed: Place, keys: Keys, seed: int) -> None:
-    """The long tests add ten thousand rows in all, including server and machine logs."""
+    """Every command works on a log that ends with four hundred hostile rows."""
     _attacked(_lived(signed, keys), in_file(signed), seed, 400)
 
 
@@ -103,7 +103,7 @@ def _on_server(
 def test_short_hostile_log_on_a_server_stops_no_command(
     tmp_path: Path, server: Server, keys: Keys, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A user with write access to PostgreSQL inserts a hundred hostile rows."""
+    """Every command works after a PostgreSQL user inserted a hundred hostile rows."""
     _attacked(*_on_server(tmp_path, server, keys, monkeypatch), 3, 100)
 
 
@@ -111,7 +111,7 @@ def test_short_hostile_log_on_a_server_stops_no_command(
 def test_long_hostile_log_on_a_server_stops_no_command(
     tmp_path: Path, server: Server, keys: Keys, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    """A user with write access to PostgreSQL inserts four hundred hostile rows."""
+    """Every command works after a PostgreSQL user inserted four hundred hostile rows."""
     _attacked(*_on_server(tmp_path, server, keys, monkeypatch), seed, 400)
 
 
@@ -121,7 +121,7 @@ def in_file(place: Root) -> Table:
 
 
 def test_append_refuses_values_that_cannot_be_folded(trusted: Place, tmp_path: Path) -> None:
-    """Invalid numbers and names exit with code 2, and nothing is recorded."""
+    """`append` exits with code 2 for invalid numbers and names, and records nothing."""
     before = trusted.version()
     for type_, data in (
         ("stage.retried", {"stage": "stage-1", "fix": "f", "retry": -1}),

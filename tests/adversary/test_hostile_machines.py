@@ -27,9 +27,11 @@ READS = (
     ("replay", "--machine", "wf"),
     ("fsck",),
 )
-#: Cancellations are excluded, because a cancelled machine would test less.
+#: Event types of the hostile rows. Cancellations are excluded, because a cancelled machine would
+#: ignore the other rows.
 TYPES = {name: type_ for name, type_ in MACHINE_TYPES.items() if name != "machine.cancelled"}
-#: The phase before the first gate, which only a person opens. Every other gate comes later.
+#: The phase before the first gate. Only a person opens this gate, and all other gates come later,
+#: so a hostile row must never move the machine out of this phase.
 BEFORE_A_PERSON = "REQUIREMENTS"
 
 
@@ -44,7 +46,8 @@ def _attacked(place: Place, table: Table, seed: int, number: int) -> None:
     table.add(hostile.events(table.last("machine-wf"), number))
     for words in (*READS, ("machine", "checkpoint", "wf", "--summary", "on we go"), READS[0]):
         answer = place.json(*words)
-        # The tables of `audit sql` contain workflows only.
+        # `audit sql` reads tables that contain only workflows. This root has no workflow, so the
+        # command exits with code 3.
         allowed = (
             (0, 7) if words[0] == "fsck" or "drift" in words else (3,) if "sql" in words else (0,)
         )
@@ -63,14 +66,14 @@ def _root(tmp_path: Path) -> Place:
 
 @pytest.mark.parametrize("seed", range(2))
 def test_short_hostile_machine_log_opens_no_gate(tmp_path: Path, seed: int) -> None:
-    """A hundred hostile rows follow the log of a machine."""
+    """The machine stays in its first phase after a hundred hostile rows."""
     place = _root(tmp_path)
     _attacked(place, Table(place.path / ".wfctl/events.db"), seed, 100)
 
 
 @pytest.mark.parametrize("seed", rounds(range(100, 105), few=1))
 def test_long_hostile_machine_log_opens_no_gate(tmp_path: Path, seed: int) -> None:
-    """Four hundred hostile rows follow the log of a machine."""
+    """The machine stays in its first phase after four hundred hostile rows."""
     place = _root(tmp_path)
     _attacked(place, Table(place.path / ".wfctl/events.db"), seed, 400)
 
@@ -85,7 +88,7 @@ def test_long_hostile_machine_log_opens_no_gate(tmp_path: Path, seed: int) -> No
     ids=["an invalid id", "an unknown status", "another id inside"],
 )
 def test_row_with_an_invalid_task_is_ignored(tmp_path: Path, change: raw.Body) -> None:
-    """`machine rehydrate` still works, and reading the machine names the invalid row."""
+    """`machine rehydrate` works, and `machine get` warns about the invalid version."""
     place = _root(tmp_path)
     place.done("machine", "init", "wf", "--type", "dotagent", "--consent", "trust")
     table = Table(place.path / ".wfctl/events.db")
@@ -107,7 +110,7 @@ def test_row_with_an_invalid_task_is_ignored(tmp_path: Path, change: raw.Body) -
 def test_hostile_machine_log_on_a_server_opens_no_gate(
     tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A user with write access to PostgreSQL inserts a hundred hostile rows."""
+    """The machine stays in its first phase after a database user inserted hostile rows."""
     url = server.log()
     monkeypatch.setenv("WFCTL_DATABASE_URL", url)
     _attacked(_root(tmp_path), Table(url), 7, 100)

@@ -1,4 +1,4 @@
-"""A cached state is valid only with the seal of its reader, and only for its own stream."""
+"""wfctl uses a cached state only if the reading user sealed it for the same stream."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _THEIRS = Seal(b"t" * 32)
 
 @pytest.fixture
 def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Seal:
-    """Create the seal of the reading user."""
+    """Create the seal (key) of the user who reads the cached states."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state-of-mine"))
     found = get_or_create_seal()
     assert found is not None
@@ -27,7 +27,7 @@ def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Seal:
 
 
 def _forged(place: Place) -> tuple[int, bytes]:
-    """Return a version and a forged state for it, preceded by the hash of its event."""
+    """Return the current version, and a forged cached state for this version."""
     state = folded(place)
     state.stages["stage-1"].parameters = {"command": "true", "n": 99}
     head = raw.bodies(place.path)[-1]["hash"]
@@ -69,14 +69,14 @@ def test_cached_state_without_a_valid_seal_is_ignored(
 
 
 def test_cached_state_of_another_user_is_ignored(trusted: Place, mine: Seal) -> None:
-    """A state under another user's name and seal is valid for that user only."""
+    """wfctl ignores a forged state that another user sealed with a key of their own."""
     version, content = _forged(trusted)
     _kept(trusted, _THEIRS.name, version, _THEIRS.sealed(content, _purpose(version)))
     assert _n(trusted) == 1
 
 
 def test_cached_state_with_own_seal_is_used(trusted: Place, mine: Seal) -> None:
-    """A valid seal is accepted, so the tests above reject states for the right reason."""
+    """wfctl uses a state with a valid seal, so the tests above reject only the seal."""
     version, content = _forged(trusted)
     _kept(trusted, mine.name, version, mine.sealed(content, _purpose(version)))
     assert _n(trusted) == 99

@@ -38,7 +38,7 @@ def test_dispatch_writes_through_no_link(name: str, there: bool, tmp_path: Path)
     assert not there or outside.read_text() == "mine\n"
 
 
-#: The command waits until the links have been created.
+#: A stage whose command waits until the links have been created.
 WAITING: dict[str, Any] = {
     **PLAN["stages"][0],
     "parameters": {"command": "touch begun; until [ -e go ]; do sleep 0.05; done; {}"},
@@ -49,7 +49,7 @@ WRITTEN = ("exit", "exit.tmp", "code", "killed")
 
 @pytest.mark.parametrize(("command", "code"), [("echo 5 > out.txt", 0), ("exit 3", 5)])
 def test_job_script_writes_through_no_link(command: str, code: int, tmp_path: Path) -> None:
-    """The links are created while the command runs, under every name that is predictable."""
+    """The job script follows no link that another program creates under its file names."""
     text = str(WAITING["parameters"]["command"]).format(command)
     stage = {**WAITING, "parameters": {"command": text}}
     place = make(tmp_path / "root", "--consent", "trust", plan={**PLAN, "stages": [stage]})

@@ -18,7 +18,7 @@ def lose_log(place: Place) -> None:
 
 
 def test_init_next_to_files_of_a_lost_log_records_nothing(trusted: Place) -> None:
-    """The files show later versions, so `init` refuses before the first event."""
+    """`init` records no event, because the files of the root show that a log was lost."""
     trusted.done("note", "first")
     lose_log(trusted)
     refused = trusted.json("init", str(write_plan(trusted.path)), "--consent", "trust")
@@ -31,7 +31,7 @@ def test_init_next_to_files_of_a_lost_log_records_nothing(trusted: Place) -> Non
 
 @pytest.mark.forged
 def test_checks_report_that_the_log_was_lost(trusted: Place) -> None:
-    """`fsck` and `replay --check` exit with code 7 if a new empty database is next to the files."""
+    """`fsck` and `replay --check` exit with code 7 if the files are newer than the log."""
     trusted.done("note", "first")
     lose_log(trusted)
     trusted.json("init", str(write_plan(trusted.path)), "--consent", "trust")
@@ -55,7 +55,7 @@ def test_checks_report_that_the_log_was_lost(trusted: Place) -> None:
 def test_truncated_log_is_not_signed_or_exported(
     trusted: Place, tmp_path: Path, line: tuple[str, ...]
 ) -> None:
-    """A signature and an export refuse a log with a finding of `fsck`."""
+    """`checkpoint`, `prove` and `export` exit with code 7 if the last event was deleted."""
     cut(trusted)
     file = tmp_path / "new"
     answer = trusted.json(*(str(file) if word == "FILE" else word for word in line))
@@ -65,7 +65,7 @@ def test_truncated_log_is_not_signed_or_exported(
 
 @pytest.mark.forged
 def test_replay_check_and_backup_report_a_truncated_log(trusted: Place, tmp_path: Path) -> None:
-    """The backup contains the remaining events, and the command exits with code 7."""
+    """The backup command exits with code 7, and its file contains the remaining events."""
     cut(trusted)
     assert trusted.json("replay", "--check").code == 7
     answer = trusted.json("db", "backup", str(tmp_path / "backup"))
@@ -75,7 +75,7 @@ def test_replay_check_and_backup_report_a_truncated_log(trusted: Place, tmp_path
 
 
 def cut(place: Place) -> None:
-    """Delete the last event."""
+    """Delete the last event of the log."""
     for text in ("first", "second"):
         place.done("note", text)
     raw.tamper(place.path, f"DELETE FROM events WHERE version = {place.version()}")

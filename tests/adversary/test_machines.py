@@ -46,7 +46,7 @@ def place(tmp_path: Path, key: Path, monkeypatch: pytest.MonkeyPatch) -> Machine
 
 
 def approve(place: MachinePlace, key: Path, approval: str, *more: str) -> Any:
-    """Approve as the owner of the key."""
+    """Approve a gate of the machine with the signing key."""
     return place.done("approve", "wf", approval, "--key", str(key), *more)
 
 
@@ -114,7 +114,7 @@ def at_architecture(place: MachinePlace, key: Path) -> None:
 def test_final_design_other_than_the_chosen_one_does_not_pass(
     place: MachinePlace, key: Path
 ) -> None:
-    """After design a was chosen, b is refused as the final design and a is accepted."""
+    """After the choice of design a, the machine refuses b as final and accepts a."""
     at_architecture(place, key)
     approve(place, key, "architecture", "--choice", "a")
     place.write(FINAL, {"style": "b"})
@@ -125,7 +125,7 @@ def test_final_design_other_than_the_chosen_one_does_not_pass(
 
 
 def test_chosen_design_that_was_changed_does_not_pass(place: MachinePlace, key: Path) -> None:
-    """The approval covers the content of the file at the time of the choice."""
+    """The machine refuses the chosen design if its file changed after the person's choice."""
     at_architecture(place, key)
     approve(place, key, "architecture", "--choice", "a")
     for path in (f"{DESIGNS}/a.json", FINAL):
@@ -155,7 +155,7 @@ def test_statement_names_the_approved_files(place: MachinePlace) -> None:
 def test_approval_of_an_older_format_is_still_valid(
     form: int, place: MachinePlace, key: Path
 ) -> None:
-    """Older logs contain approvals without fields or files."""
+    """Approvals in older logs name no fields and no files, and still open the gate."""
     place.write(DEMAND, {"wants": "a shop"})
     line = ["machine", "approve", "wf", "requirements", "--statement"]
     said = json.loads(call("--root", str(place.path), *line).out)
@@ -183,7 +183,7 @@ def test_approval_of_an_older_format_is_still_valid(
 
 
 def test_only_an_allowed_signer_withdraws_an_approval(place: MachinePlace, key: Path) -> None:
-    """Without the key the approval stays valid, and a forged withdrawal is ignored."""
+    """A withdrawal without the key is refused, and a forged one in the log is ignored."""
     place.write(DEMAND, {"wants": "a shop"})
     approve(place, key, "requirements")
     place.refused("needs_consent", 6, "approve", "wf", "requirements", "--withdraw")
@@ -197,7 +197,7 @@ def test_only_an_allowed_signer_withdraws_an_approval(place: MachinePlace, key: 
 
 
 def test_raw_phase_change_after_changed_fields_is_ignored(place: MachinePlace, key: Path) -> None:
-    """An approval covers field values, so a later change of a field makes it invalid."""
+    """A phase change inserted with SQL is ignored if an approved field value has changed."""
     policy = ("--consent", "signature", "--signers", str(key.with_name("signers")))
     place.done("cancel", "wf")
     typed("--root", str(place.path), "machine", "init", "f", "--type", "oneshot", *policy)

@@ -1,4 +1,4 @@
-"""Ten thousand proposals of an agent that tries to exceed its mandate."""
+"""An agent tries ten thousand times to exceed its mandate (permission given in advance)."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ PLAN: dict[str, Any] = {
         {"id": "stage-3", "name": "Tell"},
     ],
 }
-#: Values within the mandate, and values outside it by a little, by type, or by far.
+#: Parameter values inside the mandate, and values that exceed it slightly, greatly or by type.
 VALUES: list[Any] = [
     *(0.001, 0.1, 0.05, 0.0999999999, 0.10000000001, 0.0009999, 0.01, 0, 1, 1.0, 2, 3, 5, 99, 101),
     *(97, 98, 1.5, -1, -0.05, 1e308, 10**15, "0.05", "3", "nvt", "npt", "NVT", "nvt ", "nv\u0442"),
@@ -103,7 +103,7 @@ def is_number(value: Any) -> bool:
     return type(value) in (int, float)
 
 
-#: Parameter of a stage → test whether the mandate allows a value.
+#: For each parameter of a stage: a function that returns whether the mandate allows a value.
 SIGNED: dict[tuple[str, str], Callable[[Any], bool]] = {
     ("stage-1", "dt"): lambda v: is_number(v) and 0.001 <= v <= 0.1,
     ("stage-1", "seed"): lambda v: type(v) is int and 1 <= v <= 99 and v % 2 == 1,
@@ -119,7 +119,7 @@ SIGNED: dict[tuple[str, str], Callable[[Any], bool]] = {
 
 
 def is_signed(command: p.AmendmentProposed) -> bool:
-    """Return whether a proposal contains only values and reruns that the mandate allows."""
+    """Return whether the mandate allows every value and every rerun in a proposal."""
     if command.kind not in ("parameter_change", "stage_rerun") or command.stage is None:
         return False
     if set(command.changes) - {"parameters"} or command.insert or command.rewired:
@@ -192,7 +192,7 @@ class Life:
         self.is_granted = True
 
     def record(self, *commands: Payload, at: str = AT) -> None:
-        """Apply commands to the state by the rules."""
+        """Check commands against the rules, and apply their events to the state."""
         for command in commands:
             self.state = state_after(self.state, decide(self.state, command, at), at)
 
@@ -240,7 +240,7 @@ class Life:
             self.record(p.AmendmentRejected(amendment=str(proposal.amendment)))
 
     def is_within(self, proposal: p.AmendmentProposed, actor: str, at: str) -> None:
-        """Assert that an effective amendment is within the mandate."""
+        """Count an accepted amendment, and assert that the mandate allows it."""
         self.taken += 1
         self.reruns += (1 + len(proposal.also)) * (proposal.kind == "stage_rerun")
         assert self.is_granted, "it was taken back"

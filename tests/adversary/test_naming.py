@@ -25,7 +25,7 @@ def test_configuration_round_trip_preserves_any_text(workflow: str, url: str) ->
 
 @given(NAMES)
 def test_no_path_leads_out_of_the_root(steps: list[str]) -> None:
-    """A path from arbitrary parts is refused or stays below the root."""
+    """wfctl refuses a path of arbitrary parts, or resolves it to a place below the root."""
     path, root = "/".join(steps), Path("/nowhere/root")
     try:
         place = resolve_below(root, path)

@@ -14,7 +14,7 @@ from tests.amendments.support import Place
 def test_outputs_of_a_stage_are_not_reduced_without_approval(
     outputs: list[str], trusted: Place
 ) -> None:
-    """Only an amendment drops an output, and a manual edit can at most propose one."""
+    """`append` and an adopted manual edit cannot remove an output of a stage."""
     data = json.dumps({"stage": "stage-1", "outputs": outputs})
     answer = trusted.json("append", "outputs.recorded", "--data", data)
     assert (answer.code, answer.error["code"]) == (6, "needs_consent")
@@ -27,7 +27,7 @@ def test_outputs_of_a_stage_are_not_reduced_without_approval(
 
 
 def test_amendment_removes_an_output(trusted: Place) -> None:
-    """Adding an output needs no approval, and removing one needs an amendment."""
+    """A user can add an output directly, but can remove one only with an amendment."""
     trusted.done("stage", "outputs", "stage-1", "stage-1/out.txt", "stage-1/more.txt")
     words = ("--stage", "stage-1", "--set", 'outputs=["stage-1/more.txt"]', "--reason", "r")
     trusted.propose(*words)
@@ -48,7 +48,7 @@ def test_output_outside_the_root_is_refused(path: str, trusted: Place) -> None:
 
 @pytest.mark.parametrize("way", ["row", "link"])
 def test_dispatch_moves_nothing_outside_the_root(way: str, trusted: Place, tmp_path: Path) -> None:
-    """A row that names a file outside the root, or a link to such a folder, is refused."""
+    """`dispatch` refuses an output path that leads out of the root, also through a link."""
     precious = tmp_path / "precious"
     precious.mkdir()
     (precious / "thesis").write_text("years of work")

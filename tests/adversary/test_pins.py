@@ -63,7 +63,7 @@ def moved_in(place: Place, *words: str, id_: str = "melt-2026-03-31") -> None:
 def test_approval_in_a_replaced_log_is_refused(
     policy: str, way: object, id_: str, signed: Place, keys: Keys, tmp_path: Path
 ) -> None:
-    """The pin stays and every command refuses the other log, whatever its id and policy."""
+    """wfctl refuses every write to the replaced log and keeps the pin of the original log."""
     words = ["--consent", policy]
     words += ["--signers", str(keys.signers)] if policy == "signature" else []
     known = pins(tmp_path)
@@ -93,9 +93,9 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
 
 @pytest.mark.parametrize("line", COMMANDS, ids=" ".join)
 def test_replaced_log_in_a_pinned_root_is_not_written(signed: Place, line: tuple[str, ...]) -> None:
-    """Writing commands are refused under every policy.
+    """wfctl refuses commands that write, under every policy.
 
-    Reading commands show the log with a warning.
+    Commands that only read show the replaced log with a warning.
     """
     anew(signed, "--consent", "trust")
     before = kept(signed)
@@ -106,7 +106,7 @@ def test_replaced_log_in_a_pinned_root_is_not_written(signed: Place, line: tuple
 
 
 def test_replaced_machine_in_a_pinned_root_is_not_written(signed: Place, keys: Keys) -> None:
-    """A machine is pinned by its id, so another machine with the same id is refused."""
+    """wfctl pins a machine by its id, and refuses a new machine with the same id."""
     words = ("--type", "feature", "--consent", "signature", "--signers", str(keys.signers))
     signed.done("machine", "init", "ship", *words)
     anew(signed, "--consent", "trust")
@@ -117,7 +117,7 @@ def test_replaced_machine_in_a_pinned_root_is_not_written(signed: Place, keys: K
 
 
 def test_moved_root_keeps_its_pin(signed: Place, keys: Keys, tmp_path: Path) -> None:
-    """The first event is the pinned one, and an approval updates the path in the pin."""
+    """After a move, wfctl recognises the log by its first event and prints no warning."""
     signed.path.rename(tmp_path / "new")
     place = Place(tmp_path / "new")
     place.call("--root-is", "moved", "note", "moved")
@@ -129,7 +129,7 @@ def test_moved_root_keeps_its_pin(signed: Place, keys: Keys, tmp_path: Path) -> 
 
 @pytest.mark.slow
 def test_person_pins_the_current_log(signed: Place, keys: Keys) -> None:
-    """`pin --replace` shows the log and asks at a terminal. An agent and a pipe are refused."""
+    """`pin --replace` asks a person at a terminal, and is refused for an agent."""
     anew(signed, "--consent", "signature", "--signers", str(keys.signers))
     line = ("--root", str(signed.path), "pin", "--replace")
     assert call("--actor", "agent:x", *line).code == 6
@@ -141,7 +141,7 @@ def test_person_pins_the_current_log(signed: Place, keys: Keys) -> None:
 
 
 def test_pin_of_the_older_format_is_still_valid(signed: Place, tmp_path: Path) -> None:
-    """The older format has one file for each workflow id, and the root in it is pinned."""
+    """A pin file of the older format still detects a replaced log."""
     folder = tmp_path / "configuration/wfctl/pins"
     (path,) = folder.rglob("*.json")
     (entry,) = json.loads(path.read_text())["pins"]
@@ -155,7 +155,7 @@ def test_pin_of_the_older_format_is_still_valid(signed: Place, tmp_path: Path) -
 
 
 def test_forged_fold_is_ignored_after_a_move(trusted: Place, keys: Keys, tmp_path: Path) -> None:
-    """After an amendment to the policy `signature`, only events are read, wherever the root is."""
+    """Under the policy `signature`, wfctl ignores a forged cached state in a moved root."""
     signers = [keys.signers.read_text().strip()]
     words = ("--set", "consent=signature", "--set", f"signers={json.dumps(signers)}")
     trusted.propose(*words, "--reason", "from now on")
@@ -172,7 +172,7 @@ def test_forged_fold_is_ignored_after_a_move(trusted: Place, keys: Keys, tmp_pat
 
 
 def test_pin_folders_ignore_the_umask(keys: Keys, tmp_path: Path) -> None:
-    """Another user who could write to these folders could replace a pin."""
+    """Only their owner can access the pin folders, whatever the umask."""
     before = os.umask(0)
     try:
         make(tmp_path / "root", "--consent", "signature", "--signers", str(keys.signers))

@@ -44,7 +44,7 @@ POINTS = b"T\n1\n2\n"
 
 
 def waits_for_ever(path: Path) -> None:
-    """Create a FIFO, which blocks every reader."""
+    """Create a FIFO (named pipe), which blocks every reader."""
     os.mkfifo(path)
 
 
@@ -58,7 +58,7 @@ def fills_the_memory(path: Path) -> None:
 def test_unreadable_points_file_does_not_block_a_command(
     tmp_path: Path, put: Callable[[Path], None]
 ) -> None:
-    """A FIFO or a huge file in place of the points causes an error that names the file."""
+    """If the points file is a FIFO or huge, the command fails and names the file."""
     map_ = {"file": "points.csv", "sha256": sha256(POINTS).hexdigest()}
     place = begun(tmp_path, sweep(tmp_path / "trace", map_))
     (place.path / "points.csv").unlink(missing_ok=True)

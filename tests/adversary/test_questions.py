@@ -1,4 +1,4 @@
-"""SQL queries that would run for a very long time or read other data of the server."""
+"""SQL queries of `audit sql` that run very long or try to read other data of the server."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.cli.support import call, wfctl, write_plan
 from tests.cli.test_server import made
 from tests.server import Server
 
-#: A single function call that makes eight million comparisons at twelve million places.
+#: SQL queries that spend a very long time in one function call, which SQLite cannot interrupt.
 LONG = (
     "SELECT length(replace(hex(zeroblob(10000000)), hex(zeroblob(4000000)) || '1', ''))",
     "SELECT 1 UNION ALL SELECT instr(hex(zeroblob(10000000)), hex(zeroblob(4000000)) || '1')",
@@ -21,7 +21,7 @@ LONG = (
 
 @pytest.mark.parametrize("question", LONG, ids=["first row", "later row"])
 def test_long_sql_function_call_obeys_the_timeout(question: str, tmp_path: Path) -> None:
-    """SQLite cannot interrupt the call, but the command exits in time and reports the timeout."""
+    """`audit sql` exits at the timeout, although SQLite cannot interrupt the call."""
     root = tmp_path / "root"
     root.mkdir()
     assert (
@@ -33,7 +33,8 @@ def test_long_sql_function_call_obeys_the_timeout(question: str, tmp_path: Path)
     assert wfctl("--root", str(root), "note", "nothing is held").code == 0
 
 
-#: Statements that a superuser can run in a read-only transaction, or that restore the superuser.
+#: Queries that a superuser can run even in a read-only transaction, or that restore the superuser
+#: role.
 POWERS = {
     "a file": "SELECT pg_read_file('postgresql.conf')",
     "a folder": "SELECT * FROM pg_ls_dir('.')",
@@ -53,7 +54,7 @@ POWERS = {
 
 @pytest.mark.slow
 def test_superuser_query_reads_only_the_history(server: Server, tmp_path: Path) -> None:
-    """The query is answered, but it cannot read the server's files, sessions and passwords."""
+    """`audit sql` refuses a superuser's queries for files, sessions and passwords."""
     place = made(tmp_path, server.log(), "asked-by-a-superuser")
     asked = "SELECT *, 'x' AS type, 1.50::numeric(5, 2) AS n FROM v_events ORDER BY version LIMIT 1"
     (row,) = place.done("audit", "sql", asked)

@@ -1,4 +1,4 @@
-"""A proposal written without wfctl is displayed as not applicable."""
+"""wfctl displays an amendment proposal that was inserted with SQL as not applicable."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _raw(place: Place, edit: Edit) -> None:
 
 @pytest.mark.parametrize("what", UNFIT)
 def test_raw_proposal_is_shown_with_the_reason_it_is_invalid(what: str, trusted: Place) -> None:
-    """The proposal can be shown and rejected, but not approved."""
+    """A person can show and reject the inserted proposal, but cannot approve it."""
     edit, why = UNFIT[what]
     _raw(trusted, edit)
     shown = trusted.done("amend", "show", "amend-2")
@@ -48,7 +48,7 @@ def test_raw_proposal_is_shown_with_the_reason_it_is_invalid(what: str, trusted:
 
 
 def test_ignored_raw_proposal_is_named(trusted: Place) -> None:
-    """The error message states which version is ignored and why."""
+    """`amend show` fails, and its error states the ignored event and the reason."""
     _raw(trusted, lambda data: data.update(kind="evil"))
     answer = trusted.json("amend", "show", "amend-2")
     assert (answer.code, answer.error["code"]) == (3, "unknown_amendment")

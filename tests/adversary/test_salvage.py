@@ -1,4 +1,4 @@
-"""A salvage of an altered log keeps its valid part and loses no data."""
+"""`db salvage` keeps the valid part of an altered log, and loses no data."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def told(place: Place) -> str:
 def test_salvage_keeps_the_versions_before_the_first_bad_one(
     trusted: Place, alteration: str
 ) -> None:
-    """Commands stop at the altered version, and work again after the salvage keeps a copy."""
+    """Commands refuse the altered log. After `db salvage`, they work and a copy is kept."""
     for text in ("first", "second", "third"):
         trusted.done("note", text)
     raw.tamper(trusted.path, alteration)
@@ -41,14 +41,16 @@ def test_salvage_keeps_the_versions_before_the_first_bad_one(
     assert trusted.json("--as-is", "note", "x").code == 2
     found = trusted.done("db", "salvage")
     assert trusted.json("status").code == 0
-    # A claim in a damaged row is lost together with the row.
+    # A damaged row also loses its claim (the record of the command that wrote it), so fsck may
+    # report it.
     assert {found["kind"] for found in trusted.json("fsck").data["findings"]} <= {"unclaimed"}
     wrong = trusted.json("replay", "--check").data["findings"]
     assert {found["kind"] for found in wrong} <= {"unclaimed"}
     kept = Path(found["kept"])
     assert {"events.db", "progress.log", "workflow-state.json"} <= {p.name for p in kept.iterdir()}
     trusted.done("note", "on we go")
-    # A column that differs from the event's text costs no event.
+    # Status and report show the salvage mark only if events were lost. A false column costs no
+    # event, because the event's text is still valid.
     shown = told(trusted), trusted.call("status").out, trusted.done("report")["text"]
     assert [MARK in one for one in shown] == [bool(found["lost"])] * 3
     assert trusted.notes()[0] == "first"
@@ -56,7 +58,7 @@ def test_salvage_keeps_the_versions_before_the_first_bad_one(
 
 
 def test_valid_log_is_salvaged_completely(trusted: Place) -> None:
-    """The salvaged log has all events, and a dry run writes nothing."""
+    """The salvage keeps every event of a valid log, and its dry run writes nothing."""
     trusted.done("note", "first")
     before = [body["hash"] for body in raw.bodies(trusted.path)]
     assert trusted.done("db", "salvage", "--dry-run")["lost"] == {}
@@ -80,7 +82,7 @@ def test_valid_part_is_salvaged_into_another_database(trusted: Place, tmp_path: 
 
 
 def test_salvage_mark_names_the_dropped_events_of_a_machine(trusted: Place) -> None:
-    """The mark appears only in the shortened log. The mark is no finding, and stays."""
+    """Only the shortened machine log shows the mark, and `fsck` does not report it."""
     trusted.done("machine", "init", "ship", "--type", "feature")
     for path in ("a.md", "b.md", "c.md"):
         trusted.done("machine", "update", "ship", f"artifacts.plan={path}")
@@ -97,7 +99,7 @@ def test_salvage_mark_names_the_dropped_events_of_a_machine(trusted: Place) -> N
 
 
 def test_salvage_keeps_the_evidence_of_a_rewritten_log(trusted: Place) -> None:
-    """The salvage records the mismatch with the anchor before it removes the anchor."""
+    """`fsck` and `status` still report after the salvage that the log was rewritten."""
 
     def edit(bodies: list[raw.Body]) -> list[raw.Body]:
         bodies[0]["actor"] = {**bodies[0]["actor"], "name": "somebody-else"}

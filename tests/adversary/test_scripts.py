@@ -1,4 +1,4 @@
-"""The files that a definition runs: a changed file is reported, or refused if it is pinned."""
+"""Scripts that a stage runs: wfctl reports a changed script, or refuses a pinned one."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_changed_file_in_the_command_of_a_sweep_is_reported(tmp_path: Path) -> N
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FILES)
 def test_script_changed_after_a_completed_stage_is_reported(name: str, tmp_path: Path) -> None:
-    """The warning names the script and the attempt, whose start recorded the digest."""
+    """The warning names the script and the attempt that ran with the old content."""
     place = begun(tmp_path)
     place.done("dispatch", "stage-1", "--sync")
     place.done("stage", "complete", "stage-1", "--evidence", "looked at it")
@@ -108,7 +108,7 @@ def test_script_changed_after_a_completed_stage_is_reported(name: str, tmp_path:
 
 
 def test_script_changed_after_an_approval_is_reported(tmp_path: Path) -> None:
-    """An approval covers the scripts as they were at that time."""
+    """An approval covers the content of scripts, so a later change is reported."""
     place = begun(tmp_path)
     place.propose(*LONGER)
     place.approve()
@@ -117,7 +117,7 @@ def test_script_changed_after_an_approval_is_reported(tmp_path: Path) -> None:
 
 
 def hidden(place: Place) -> None:
-    """Declare the script an output of another stage, although no stage writes it."""
+    """Declare the script as an output of another stage, to hide it from the check."""
     place.done("stage", "outputs", "stage-2", "stage-2/out.txt", "check.sh")
 
 
@@ -148,7 +148,7 @@ def test_changed_pinned_script_does_not_run(way: str, name: str, tmp_path: Path)
 
 
 def test_log_without_script_digests_causes_no_warning(trusted: Place) -> None:
-    """Attempts and approvals of older logs are read as before."""
+    """Older logs have no script digests, and wfctl does not warn about them."""
     trusted.finish("stage-1")
     with sqlite3.connect(trusted.path / ".wfctl/events.db") as database:
         (text,) = database.execute(
@@ -159,7 +159,7 @@ def test_log_without_script_digests_causes_no_warning(trusted: Place) -> None:
 
 
 def test_removed_script_is_reported_as_missing(tmp_path: Path) -> None:
-    """The warning does not call the script changed, because no file exists."""
+    """The warning calls a removed script missing, not changed."""
     place = begun(tmp_path)
     (place.path / "check.sh").unlink()
     assert "check.sh: missing, but it existed when the workflow was created" in told(place)
@@ -169,7 +169,7 @@ def test_removed_script_is_reported_as_missing(tmp_path: Path) -> None:
 @pytest.mark.long
 @pytest.mark.slow
 def test_file_written_by_the_job_is_not_reported_as_changed(tmp_path: Path) -> None:
-    """The check reads the job's log, which a second run replaces."""
+    """A rerun replaces the job's log and data, which the check reads, without a warning."""
     stage = {
         "id": "stage-1",
         "name": "Run",
@@ -196,7 +196,7 @@ def test_file_written_by_the_job_is_not_reported_as_changed(tmp_path: Path) -> N
 @pytest.mark.long
 @pytest.mark.slow
 def test_check_that_reads_the_job_log_keeps_its_identity(tmp_path: Path) -> None:
-    """Each attempt writes another log, but the check is still the pinned check."""
+    """A pinned check may read the job's log, although each attempt writes another log."""
     stage = {
         "id": "stage-1",
         "name": "Run",
@@ -231,7 +231,7 @@ def with_command(folder: Path, command: str) -> Place:
 
 
 def test_script_with_an_absolute_path_is_known_by_its_digest(tmp_path: Path) -> None:
-    """The absolute path of a file in the root means the same file as its relative path."""
+    """wfctl treats an absolute path into the root as the same file as its relative path."""
     script = tmp_path / "root/run.py"
     place = with_command(tmp_path, f"python {script} > out.txt")
     script.write_text("print(1)\n")
@@ -257,7 +257,7 @@ def test_script_outside_the_root_is_reported_as_not_known_by_digest(tmp_path: Pa
 
 
 def test_script_created_after_the_approval_is_reported(tmp_path: Path) -> None:
-    """The approval showed the script as missing, so the new file is not approved."""
+    """wfctl reports a new script that the approval showed as missing."""
     place = with_command(tmp_path, "python ../late.py > out.txt")
     place.propose("--set", "session_config.session_budget=50", "--reason", "x")
     assert "Script: late.py, missing" in place.call("amend", "show", "amend-1").out
@@ -270,7 +270,7 @@ def test_script_created_after_the_approval_is_reported(tmp_path: Path) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("name", ["init.sh", "machine.json"])
 def test_new_implicit_script_is_reported(name: str, tmp_path: Path) -> None:
-    """wfctl itself runs ``init.sh`` and reads the machine file of a profile."""
+    """wfctl reports a new ``init.sh`` or machine file, which no command names."""
     profile = {"type": "local", "config_path": "machine.json"}
     stage = {**PLAN["stages"][1], "id": "stage-1", "depends_on": [], "outputs": []}
     plan = {**PLAN, "stages": [stage], "backend_profiles": {"own": profile}}
@@ -314,7 +314,7 @@ def test_command_part_without_a_script_is_reported_as_not_known_by_digest(
 @pytest.mark.few(1)
 @pytest.mark.parametrize("command", [*HIDDEN, "sh /usr/share/outside.sh"])
 def test_pin_refuses_scripts_that_the_command_does_not_name(command: str, tmp_path: Path) -> None:
-    """The stage exits with code 6 until its command names the script or the pin is removed."""
+    """A pinned stage does not run until its command names the script file that it runs."""
     place = with_command(tmp_path, f"{command}; echo 1 > out.txt")
     pinning = ("--set", "session_config.pin=scripts", "--reason", "what runs is agreed")
     place.propose(*pinning)

@@ -67,10 +67,11 @@ def make_root(folder: Path, mode: int) -> Path:
 
 
 def call_as(user: int, folder: Path, *arguments: str) -> Answer:
-    """Call the program as a member of the group, with a tmux server in the member's home."""
+    """Run wfctl as a member of the group, with a tmux server in the member's home folder."""
     line = [sys.executable, "-c", "from cli.main import main; main()"]
     line += ["--root", str(folder / "root"), *arguments]
-    # The member needs read access to an interpreter in the home folder of root.
+    # The member must be able to read the Python interpreter, which may be in the home folder of
+    # root.
     reads = ["--inh-caps", "+dac_read_search", "--ambient-caps", "+dac_read_search"]
     able = [] if _can_start(user) else reads
     who = ["setpriv", f"--reuid={user}", f"--regid={user}", f"--groups={GROUP}", *able]
@@ -90,7 +91,8 @@ def call_as(user: int, folder: Path, *arguments: str) -> Answer:
 
 
 def _can_start(user: int) -> bool:
-    # `env` starts the program, because setpriv itself still has root's rights at that moment.
+    # Start the program with `env`, because setpriv itself still has the rights of root at that
+    # moment.
     line = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", "env"]
     done = subprocess.run([*line, sys.executable, "-c", ""], check=False, capture_output=True)
     return done.returncode == 0
@@ -98,7 +100,7 @@ def _can_start(user: int) -> bool:
 
 @pytest.mark.long
 def test_both_group_members_can_continue_the_workflow(folder: Path) -> None:
-    """Only recorded environments stay private to one account, whatever the umask."""
+    """Both members can write after each other; only recorded environments stay private."""
     root = make_root(folder, 0o2775)
     plan = str(folder / "plan.json")
     assert call_as(FIRST, folder, "init", plan, "--consent", "trust").code == 0
@@ -120,7 +122,8 @@ def test_both_group_members_can_continue_the_workflow(folder: Path) -> None:
         is_open = found.st_gid == GROUP and found.st_mode & mode == mode
         if not is_open and found.st_uid != 0:  # the test itself runs as root
             closed.add(path.name)
-    # The wrapper is replaced by a rename and never written in place.
+    # wfctl replaces the wrapper by a rename and never writes it in place, so the file needs no
+    # write permission for the group.
     assert closed == {"environment", "environment.key", "dpdisp-run.sh"}
     assert all(not one.stat().st_mode & 0o077 for one in root.rglob("environment"))
 
@@ -129,7 +132,7 @@ def test_unshared_root_names_its_owner_and_how_to_share_it(folder: Path) -> None
     """After the owner runs the printed commands, the second member can write."""
     root = make_root(folder, 0o755)
     assert call_as(FIRST, folder, "init", str(folder / "plan.json"), "--consent", "trust").code == 0
-    # The process changes its user after the fork, so that file modes apply to it from then on.
+    # Change the user after the fork, so that file permissions apply to the process from then on.
     home = str(folder / str(SECOND))
     environ = {LOGIN: str(SECOND), "XDG_CONFIG_HOME": home, "XDG_STATE_HOME": home}
     answer = wfctl("--root", str(root), "note", "kept out", environ=environ)

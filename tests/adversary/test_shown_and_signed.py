@@ -40,7 +40,7 @@ def _other_reason(bodies: list[Row]) -> list[Row]:
 def test_proposal_changed_after_it_was_shown_is_not_signed(
     swap: Callable[[list[Row]], list[Row]], signed: Place, keys: Keys
 ) -> None:
-    """The digest covers the amendment, so `approve` exits with code 4 and writes nothing."""
+    """`approve` exits with code 4 if the amendment no longer matches the shown digest."""
     signed.finish("stage-1")
     signed.propose(*LONGER)
     digest = signed.done("amend", "show", "amend-1")["impact"]["digest"]
@@ -59,7 +59,7 @@ def agreed(digest: str) -> tuple[str, str]:
 def test_change_is_shown_in_full_before_the_key_is_used(
     signed: Place, keys: Keys, tmp_path: Path
 ) -> None:
-    """The old and new values appear unabridged, also when the key file does not exist."""
+    """`approve` shows old and new values in full, even if the key file does not exist."""
     long = "x" * 5_000
     change = f"parameters.command=echo {long} > out.txt"
     signed.propose("--stage", "stage-1", "--set", change, "--reason", "r")
@@ -71,7 +71,7 @@ def test_change_is_shown_in_full_before_the_key_is_used(
 
 
 def test_description_of_a_proposal_does_not_replace_the_change(signed: Place, keys: Keys) -> None:
-    """Every list or display of a pending amendment also shows the changed values."""
+    """Every view of a pending amendment shows the changed values next to its description."""
     signed.propose(*LONGER, "--description", "fix a typing error")
     for words in (("amend", "list"), ("amend", "show", "amend-1")):
         shown = signed.call(*words).out
@@ -88,7 +88,7 @@ STEERING = "\x9b2J \u202esehtaerht \u200b \u3164 \u034f"
 def test_control_codes_in_a_proposal_are_escaped_in_every_display(
     signed: Place, keys: Keys
 ) -> None:
-    """Reasons, descriptions, keys and values are escaped at the terminal and in the audit."""
+    """The terminal and the audit escape control codes in every text of a proposal."""
     words = ("--set", f"parameters.n={STEERING}", "--set", f"parameters.a{STEERING}=1")
     more = ("--reason", STEERING, "--description", STEERING)
     answers = [

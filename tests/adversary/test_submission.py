@@ -1,4 +1,4 @@
-"""A job runs only the approved submission, whatever files are next to the submission."""
+"""wfctl runs only the approved job submission, whatever files are next to it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PLAN: dict[str, Any] = {
 
 
 def prepared(place: Place, command: str = "echo $WFCTL_PARAM_n > out.txt", **task: Any) -> Path:
-    """Write a prepared submission that looks like the stage's own."""
+    """Write a submission file that looks as if wfctl had prepared it for the stage."""
     own = {"work_base": ".", "machine": {"batch_type": "Shell", "context_type": "LocalContext"}}
     files = {"backward_files": ["out.txt"], "forward_files": []}
     one = {"command": command, "task_work_path": "stage-1", **files, **task}
@@ -82,7 +82,7 @@ def test_prepared_submission_with_other_content_is_drift(
 
 
 def test_prepared_submission_without_differences_runs(place: Place) -> None:
-    """Fields that the submission omits come from the definition."""
+    """wfctl fills the fields that the submission omits from the stage definition."""
     prepared(place)
     place.done("run")
     assert (place.path / "stage-1/out.txt").read_text() == "5\n"
@@ -94,7 +94,7 @@ def test_prepared_submission_without_differences_runs(place: Place) -> None:
 def test_prepared_submission_of_a_stage_without_command_runs(
     tmp_path: Path, word: list[str]
 ) -> None:
-    """The parameters contain no command that could contradict the submission."""
+    """If the stage defines no command, the command of the submission runs."""
     silent = [{**PLAN["stages"][0], "parameters": {"n": 5}}]
     place = make(tmp_path / "root", "--consent", "trust", plan={**PLAN, "stages": silent})
     prepared(place, "echo 7 > out.txt")
@@ -106,14 +106,15 @@ def test_prepared_submission_of_a_stage_without_command_runs(
 
 
 def test_submission_changed_after_its_record_is_not_submitted(place: Place, tmp_path: Path) -> None:
-    """Nothing runs, and the error names the change, even if the copy was removed too."""
+    """wfctl runs nothing and reports the change, even if the recorded copy was removed."""
     dpdisp = tmp_path / "bin/dpdisp"
     dpdisp.parent.mkdir()
     real = Path(os.environ.get("WFCTL_DPDISP") or Path(sys.executable).parent / "dpdisp")
     own = place.path / "stage-1/.attempts/att-0001-*/submission.json"
     kept = place.path / ".wfctl/submissions/*"
     (tmp_path / "bin/dargs").symlink_to(real.with_name("dargs"))
-    # wfctl runs `dpdisp --version` after it records the attempt and before it submits the job.
+    # Change the submission from this fake program: wfctl runs `dpdisp --version` after it records
+    # the attempt and before it submits the job.
     dpdisp.write_text(
         f"#!{tmp_path}/bin/python\n" + real.read_text().partition("\n")[2], encoding="utf-8"
     )
@@ -151,7 +152,7 @@ ALONE = ("run", "--autonomous", "--max-sessions", "1")
 def test_module_in_the_root_is_not_imported(
     module: str, words: tuple[str, ...], place: Place, tmp_path: Path
 ) -> None:
-    """A file of the root with the name of a Python module is never executed."""
+    """wfctl never executes a file in the root that has the name of a Python module."""
     trace = tmp_path / "imported"
     body = f"open({str(trace)!r}, 'a').write({module!r})\nraise SystemExit(9)\n"
     (place.path / f"{module}.py").write_text(body)

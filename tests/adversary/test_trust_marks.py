@@ -1,4 +1,4 @@
-"""Evidence against a log is kept next to the log until a person accepts the log."""
+"""wfctl stores evidence against an altered log until a person accepts the log."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def kinds(place: Place) -> set[str]:
 
 @pytest.mark.forged
 def test_rewritten_log_is_reported_after_any_number_of_writes(trusted: Place) -> None:
-    """The mismatch with the anchor is reported once, with its time, while the anchor is updated."""
+    """`status` and `fsck` still report the rewritten log, once, after later writes."""
     trusted.done("note", "first")
     rewritten(trusted)
     assert "anchor" in kinds(trusted)
@@ -58,7 +58,7 @@ def test_rewritten_log_is_reported_after_any_number_of_writes(trusted: Place) ->
 
 @pytest.mark.forged
 def test_truncated_log_is_reported_after_a_write(trusted: Place) -> None:
-    """The missing tail is still detected after the log has grown past it."""
+    """wfctl still reports deleted events after new events have replaced their versions."""
     for text in ("first", "second"):
         trusted.done("note", text)
     end = trusted.version()
@@ -73,7 +73,7 @@ def test_truncated_log_is_reported_after_a_write(trusted: Place) -> None:
 
 @pytest.mark.forged
 def test_person_at_a_terminal_accepts_a_rewritten_log(trusted: Place) -> None:
-    """An agent cannot accept it. After the acceptance, another mismatch is reported again."""
+    """Only a person can accept the log, and a second rewrite is reported again."""
     rewritten(trusted)
     trusted.done("note", "on")
     assert trusted.json("pin", "--replace", "--actor", "agent:bot").code == 6
@@ -87,7 +87,7 @@ def test_person_at_a_terminal_accepts_a_rewritten_log(trusted: Place) -> None:
 
 @pytest.mark.forged
 def test_rewritten_machine_log_is_reported(tmp_path: Path) -> None:
-    """The files of a machine store the head of its log, as those of a workflow do."""
+    """wfctl detects the rewrite by the head of the log, which a machine's files store."""
     place = make(tmp_path / "root", "--consent", "trust")
     place.done("machine", "init", "ship", "--type", "feature")
     rewritten(place, "machine-")
@@ -103,7 +103,7 @@ def test_rewritten_machine_log_is_reported(tmp_path: Path) -> None:
     "content", ["{}", '{"marks":[{"kind":"anchor","stream":null,"version":[1],"at":5}]}']
 )
 def test_damaged_marks_file_is_reported(trusted: Place, content: str) -> None:
-    """Overwriting the file of the marks does not hide the evidence."""
+    """`fsck` and `status` report an overwritten file of evidence (marks.json)."""
     (trusted.path / ".wfctl/marks.json").write_text(content)
     assert "unreadable_marks" in kinds(trusted)
     assert "marks" in account(trusted)
@@ -114,7 +114,7 @@ UNCLAIMED = "added to the log by a program other than wfctl"
 
 @pytest.mark.forged
 def test_event_appended_without_wfctl_is_reported(trusted: Place) -> None:
-    """The status reports the event once, before and after any number of writes."""
+    """`status` reports an unclaimed event once, before and after later writes."""
     for number in (1, 2):
         body = raw.following(trusted.path, "note.logged", {"text": "forged"})
         raw.insert(trusted.path, {**body, "command_id": f"of-nobody-{number}"})
@@ -157,7 +157,7 @@ def test_machine_event_appended_without_wfctl_is_reported(trusted: Place) -> Non
 
 
 def begun_anew(place: Place, *words: str) -> None:
-    """Remove all wfctl files of the root and start again, as a hasty agent does."""
+    """Delete all wfctl files of the root, and create the workflow again."""
     shutil.rmtree(place.path / ".wfctl")
     for name in ("workflow-state.json", "progress.log", "ship.state.json"):
         (place.path / name).unlink(missing_ok=True)
@@ -188,7 +188,7 @@ def test_restarted_log_is_reported_until_a_person_accepts_it(trusted: Place) -> 
 
 
 def test_restarted_machine_log_is_reported(trusted: Place) -> None:
-    """The machine shows a separate warning with its previous phase."""
+    """The machine shows a warning of its own, with the last phase of the previous log."""
     trusted.done("machine", "init", "ship", "--type", "feature")
     trusted.done("machine", "update", "ship", "artifacts.plan=a.md")
     begun_anew(trusted)
@@ -202,7 +202,7 @@ def test_restarted_machine_log_is_reported(trusted: Place) -> None:
 
 
 def test_restored_root_is_not_reported_as_restarted(trusted: Place) -> None:
-    """The first event of the log is the same before and after the restore."""
+    """wfctl recognises a restored log by its first event, and prints no warning."""
     trusted.done("db", "backup", str(trusted.path.parent / "copy.db"))
     shutil.rmtree(trusted.path / ".wfctl")
     trusted.done("db", "restore", str(trusted.path.parent / "copy.db"))

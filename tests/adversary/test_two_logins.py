@@ -19,7 +19,8 @@ from tests.forked import LOGIN
 
 pytestmark = [pytest.mark.slow, pytest.mark.root]
 
-#: The first is Debian's `nobody`, because OpenSSH requires a user with a name.
+#: User ids for the tests. The writer is Debian's `nobody`, because OpenSSH requires a user with a
+#: name.
 WRITER, AGENT, NAMELESS = 65534, 65532, 65531
 #: Tries every operation on the log that the user can do without wfctl.
 PAST = """
@@ -53,7 +54,7 @@ class Host(NamedTuple):
 
     @property
     def home(self) -> Path:
-        """Return the folder for the pins of the writer."""
+        """Return the folder in which the writer's pins (remembered logs) are stored."""
         return self.path / "home"
 
     @property
@@ -62,12 +63,12 @@ class Host(NamedTuple):
         return dict.fromkeys(("XDG_CONFIG_HOME", "XDG_STATE_HOME", "TMPDIR"), str(self.home))
 
     def call(self, login: int, *words: str, actor: str = "agent:a") -> Answer:
-        """Call the program as a user, as `sudo -u` would."""
+        """Run wfctl as the given user, as `sudo -u` would."""
         line = ("--root", str(self.root), "--actor", actor, "-o", "json", *words)
         return wfctl(*line, cwd=self.path, environ={**self.environ, LOGIN: str(login)})
 
     def done(self, *words: str, actor: str = "agent:a") -> Any:
-        """Call the program as the writer, and check that it succeeds."""
+        """Run wfctl as the writer, and check that it succeeds."""
         answer = self.call(WRITER, *words, actor=actor)
         assert answer.code == 0, answer
         return answer.data
@@ -120,7 +121,7 @@ def host() -> Iterator[Host]:
 
 
 def test_agent_of_another_user_reaches_the_log_only_through_wfctl(host: Host) -> None:
-    """The agent cannot use SQL or files. Through wfctl the agent cannot change the definition."""
+    """The agent cannot open the log or its files, and wfctl lets it change no definition."""
     past = subprocess.run(
         [sys.executable, "-c", PAST, str(AGENT), str(host.root)],
         capture_output=True,
@@ -156,7 +157,7 @@ def test_person_approves_with_a_signature_made_elsewhere(host: Host) -> None:
 
 
 def test_user_without_a_name_cannot_check_signatures(host: Host) -> None:
-    """The error names the uid, and an unchecked signature is neither accepted nor rejected."""
+    """The error names the user id, and wfctl neither accepts nor rejects the signature."""
     host.done("amend", "propose", *LONGER)
     signature = host.signed()
     host.give_to(NAMELESS)
@@ -171,7 +172,7 @@ def test_user_without_a_name_cannot_check_signatures(host: Host) -> None:
 
 
 def test_program_that_types_an_answer_is_accepted_under_terminal(host: Host) -> None:
-    """Only `signature` distinguishes a person from a program that types at a terminal."""
+    """The policy `terminal` cannot distinguish a person from a program that types."""
     other = host._replace(path=host.path / "under-terminal")
     for folder in (other.path, other.root, other.home):
         folder.mkdir(mode=0o755)

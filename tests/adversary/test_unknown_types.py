@@ -13,7 +13,7 @@ from tests.amendments.support import Place, make
 WORD = "this wfctl does not know an event of type"
 pytestmark = pytest.mark.forged
 
-#: An unknown type, and a newer version of a known type.
+#: An unknown event type, and a known event type with a newer schema version.
 UNKNOWN = [("stage.sung", 1), ("note.logged", 99)]
 READS = [
     ("status",),
@@ -70,7 +70,7 @@ def test_reads_of_an_unknown_event_type_print_a_warning(
 def test_writes_after_an_unknown_event_type_are_refused(
     trusted: Place, type_: str, form: int, line: tuple[str, ...]
 ) -> None:
-    """No rule can be checked after such an event, so nothing is recorded."""
+    """wfctl cannot check its rules after an unknown event, so it refuses every write."""
     version = put(trusted, type_, form)
     answer = trusted.json(*line)
     assert answer.code == 7

@@ -1,4 +1,4 @@
-"""Links that cannot be resolved: circular links, and links into a folder without access."""
+"""Links that wfctl cannot resolve: circular links, and links into an inaccessible folder."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PLAN: dict[str, Any] = {
 def test_circular_link_stops_no_verification(
     folder: str, more: dict[str, Any], tmp_path: Path
 ) -> None:
-    """The link is next to the output or in the root, created by a job or a user."""
+    """`stage verify` succeeds with a circular link in the stage folder or in the root."""
     command = "ln -s self self; true" if folder == "stage-1" else "true"
     first = stage(1, command, parameters={"verify": "true", **more})
     if more:
@@ -54,7 +54,7 @@ def test_stage_is_completed_next_to_a_circular_link(words: tuple[str, ...], tmp_
 
 
 def test_plan_is_approved_next_to_a_circular_link(tmp_path: Path) -> None:
-    """`init` at a terminal records the approval."""
+    """`init` at a terminal records the approval despite a circular link in the folder."""
     root = tmp_path / "root"
     root.mkdir()
     (root / "self").symlink_to("self")
@@ -103,7 +103,7 @@ def test_output_with_a_circular_link_has_a_finding(
 def test_task_output_with_an_unresolvable_link_fails_the_task(
     command: str, why: str, tmp_path: Path
 ) -> None:
-    """The table of tasks names the link, and another stage is completed."""
+    """The task table names the link as the reason, and another stage completes."""
     parameters = {**MAP, "command": command, "task_outputs": ["out"]}
     first = stage(1, outputs=["stage-1/tasks.csv"], parameters=parameters)
     place = workflow(tmp_path, first, stage(2))

@@ -1,4 +1,4 @@
-"""Every event that the command line accepts can be folded, projected, shown and exported."""
+"""wfctl can fold, project, show and export every event that its command line accepts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.amendments.support import Place
 from tests.history.test_every_shape import DEEDS
 from tests.rounds import rounds
 
-#: Exit codes for refused input. Code 1 means another error.
+#: Exit codes of a command that refuses its input. Code 1 is not among them: it means another error.
 _REFUSED = (2, 3, 4, 5, 6)
 _DECIDES = ("amendment.approved", "drift.adopted", "drift.reverted")
 
@@ -43,7 +43,7 @@ def _bent(chance: random.Random, data: dict[str, Any]) -> dict[str, Any]:
 
 
 def _lived(place: Place, seed: int) -> int:
-    """Run a complete history, try hostile variants of each step, and count the accepted ones."""
+    """Append a history with hostile events, and return the number that was accepted."""
     chance, accepted = random.Random(seed), 0
     for deed in DEEDS:
         if not isinstance(deed, Payload) or deed.type in _DECIDES:
@@ -57,7 +57,7 @@ def _lived(place: Place, seed: int) -> int:
 
 
 def _all_is_well(place: Place) -> None:
-    """Check that no event was ignored and that every reading command succeeds."""
+    """Check that wfctl ignored no event and that every command that reads succeeds."""
     assert place.json("fsck").data["findings"] == []
     folder = place.path.parent / "exports"
     folder.mkdir()
@@ -70,7 +70,7 @@ def _all_is_well(place: Place) -> None:
 
 @pytest.mark.parametrize("seed", range(2))
 def test_accepted_events_are_readable_by_every_command(trusted: Place, seed: int) -> None:
-    """Control characters, huge numbers and unknown names are either refused or folded."""
+    """`append` refuses control characters, huge numbers and unknown names or folds them."""
     assert _lived(trusted, seed)
     _all_is_well(trusted)
 
@@ -79,7 +79,7 @@ def test_accepted_events_are_readable_by_every_command(trusted: Place, seed: int
 def test_accepted_events_of_many_seeds_are_readable_by_every_command(
     trusted: Place, seed: int
 ) -> None:
-    """The test repeats the previous one with more seeds."""
+    """Every command can read the events that `append` accepts, for many random seeds."""
     _lived(trusted, seed)
     _all_is_well(trusted)
 

@@ -54,7 +54,7 @@ def rooted(tmp_path: Path) -> Place:
 
 
 def test_note_fills_one_line_of_the_history(rooted: Place) -> None:
-    """A second line would look like an event that does not exist."""
+    """The history prints a note on one line, so that no part looks like another event."""
     for end in ("\n", "\r", "\x0b", "\u2028", "\x85"):
         rooted.done("note", FORGED.replace("\n", end))
     for words in (["log"], ["log", "--template", "{message}"], ["log", "--fields", "message"]):
@@ -63,7 +63,7 @@ def test_note_fills_one_line_of_the_history(rooted: Place) -> None:
 
 
 def test_report_contains_no_foreign_tag_or_link(rooted: Place) -> None:
-    """Untrusted text in the Markdown report is escaped."""
+    """The Markdown report escapes tags and links in untrusted text."""
     text = rooted.call("report").out
     assert not re.search(r"<[a-z/]|(?<!\\)\]\(|^# Forged|^## Do", text, re.MULTILINE)
     assert "&lt;img" in text
@@ -74,7 +74,7 @@ UNSEEN = "\N{RIGHT-TO-LEFT OVERRIDE}\x9b31m"
 
 
 def test_report_page_escapes_direction_and_control_characters(tmp_path: Path) -> None:
-    """Otherwise a browser could show another change than the proposed one."""
+    """The report page escapes these characters, so that a browser shows the real change."""
     place = make(tmp_path / "root", "--consent", "trust")
     place.propose("--stage", "stage-1", "--reason", "r", "--set", f'parameters.x="{UNSEEN}"')
     page = text_of(place, "report")
@@ -87,7 +87,7 @@ def test_report_page_escapes_direction_and_control_characters(tmp_path: Path) ->
 def test_statement_is_escaped_at_a_terminal_and_exact_in_a_pipe(
     tmp_path: Path, terminal: bool
 ) -> None:
-    """A file or a pipe to ssh-keygen receives the exact bytes that are signed."""
+    """A pipe or a file receives the exact bytes of the statement that a person signs."""
     place = make(tmp_path / "root", "--consent", "trust")
     place.propose("--stage", "stage-1", "--reason", "r", "--set", f'parameters.x="{UNSEEN}"')
     controller, user = pty.openpty()
@@ -130,7 +130,7 @@ CELLS = ["=1+1", "\n=1", "\r=1", "\t=1", " =1", "\N{FULLWIDTH EQUALS SIGN}1", "\
 
 @pytest.mark.parametrize("cell", CELLS, ids=ascii)
 def test_csv_cell_starts_no_formula(cell: str, rooted: Place) -> None:
-    """Cells are escaped even if a spreadsheet removes leading characters or folds wide ones."""
+    """CSV output puts a quote before a cell that a spreadsheet could read as a formula."""
     quoted = cell.replace("'", "''")
     answer = rooted.call("-o", "csv", "audit", "sql", f"SELECT '{quoted}' AS a")
     [_, row] = list(csv.reader(io.StringIO(answer.out, newline="")))
@@ -139,7 +139,7 @@ def test_csv_cell_starts_no_formula(cell: str, rooted: Place) -> None:
 
 @pytest.mark.parametrize("cell", ["-1.5", "+2e-3", "0", "a=b", "", "stage-1"])
 def test_csv_cell_without_a_formula_is_unchanged(cell: str) -> None:
-    """Numbers and plain words keep their text."""
+    """CSV output leaves numbers and plain words unchanged."""
     assert escape_formula(cell) == cell
 
 
@@ -190,7 +190,7 @@ MENDED = {
 }
 
 
-#: The views that show amendments: name of the view and the command line.
+#: For each view that shows amendments: its name and its command line.
 _SHOWING = {
     "log": ["log"],
     "audit": ["audit", "amendments"],
@@ -235,7 +235,7 @@ ODD = {
 def test_inserted_invalid_proposal_is_shown_and_can_be_rejected(
     changes: dict[str, Any], trusted: Amended
 ) -> None:
-    """The row stops no view and cannot be approved."""
+    """A proposal inserted with SQL stops no view, and can be rejected but not approved."""
     data = {"amendment": "amend-1", "kind": "parameter_change", "stage": "stage-1"}
     words = {"description": LYING, "reason": None, "changes": changes}
     trusted.write_row("amendment.proposed", {**data, **words})

@@ -16,7 +16,7 @@ from cli.frame.options import DONE, FINDINGS, NEEDS_PERSON
 from tests.cli.support import Answer, wfctl
 
 _QUOTED = re.compile(r"`wfctl ([^`]*)`")
-#: A placeholder word, which the reader replaces.
+#: A word in capitals, which stands for a value that the reader must fill in.
 _OPEN = re.compile(r"^[A-Z][A-Z_]{2,}$")
 #: Commands that only print, by their first words.
 READS = frozenset(
@@ -44,7 +44,7 @@ class Advice(NamedTuple):
 
     @property
     def open_words(self) -> list[str]:
-        """Return the placeholder words in capitals."""
+        """Return the placeholders (words in capitals) of the command line."""
         return [word for word in self.words if _OPEN.match(word)]
 
     @property
@@ -54,7 +54,7 @@ class Advice(NamedTuple):
         return bool({" ".join(first), *first[:1]} & READS) or "--help" in self.words
 
     def filled(self, given: dict[str, str]) -> list[str]:
-        """Return the arguments with the placeholders replaced."""
+        """Return the arguments with each placeholder replaced by its given value."""
         return [given.get(word, word) for word in self.words]
 
 
@@ -103,7 +103,7 @@ def _of_this_login() -> Iterator[Path]:
 
 
 def fault(advice: Advice, root: Path, given: dict[str, str], *, person_named: bool) -> str:
-    """Run a suggested command in a root, and return what is wrong with it, or an empty string."""
+    """Run a suggested command, and return the reason why it fails, or an empty string."""
     words = advice.filled(given)
     if advice.needs or any(_OPEN.match(word) for word in words):
         return _unknown(advice, root)

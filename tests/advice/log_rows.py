@@ -28,12 +28,12 @@ def backed_up(place: Place) -> Path:
 
 
 def moved_aside(root: Path) -> None:
-    """Move the `.wfctl` folder aside."""
+    """Rename the `.wfctl` folder of a root."""
     (root / ".wfctl").rename(root / ".wfctl.lost")
 
 
 def database_moved_away(root: Path) -> None:
-    """Back up the log, and move its database away."""
+    """Write a backup of the event log, and move the database out of the root."""
     Place(root).done("db", "backup", str(root.parent / "backup.db"))
     for path in root.glob(".wfctl/events.db*"):
         path.rename(root.parent / path.name)
@@ -60,7 +60,7 @@ def nowhere(folder: Path) -> Answer:
     first={"import": moved_aside, "init": moved_aside},
 )
 def lost(folder: Path) -> Answer:
-    """Delete the database."""
+    """Delete the database of a workflow, and run a command."""
     place = begun(folder)
     backed_up(place)
     replaced(place, "missing")
@@ -69,7 +69,7 @@ def lost(folder: Path) -> Answer:
 
 @row("database_newer", 1, "database version", names="Update wfctl")
 def newer_database(folder: Path) -> Answer:
-    """Make the database look as if a newer program had created it."""
+    """Mark the database as created by a newer version of wfctl."""
     place = begun(folder)
     replaced(place, "database_newer")
     return place.json("status")
@@ -105,7 +105,7 @@ def trigger(folder: Path) -> Answer:
 
 @row("log_unsound", 7, "was changed after it was recorded")
 def altered(folder: Path) -> Answer:
-    """Change a row without wfctl."""
+    """Change a row of the event log with SQL."""
     place = begun(folder)
     place.done("note", "hello")
     raw.tamper(place.path, "UPDATE events SET body = replace(body, 'hello', 'yes') ")
@@ -114,7 +114,7 @@ def altered(folder: Path) -> Answer:
 
 @row("unknown_event_type", 7, "stage.melted", names="update wfctl")
 def unknown_row(folder: Path) -> Answer:
-    """Add an event of an unknown type."""
+    """Insert an event of an unknown type into the log."""
     place = begun(folder)
     raw.append(place.path, "stage.melted", {"stage": "stage-1"})
     return place.json("note", "hello")
@@ -143,13 +143,13 @@ def moved(folder: Path) -> Answer:
 
 @row("wrong_expected_version", 4, "found version 2", names="Read the stream again")
 def stale(folder: Path) -> Answer:
-    """Pass an outdated expected version."""
+    """Run a command with an outdated --expected-version."""
     return begun(folder).json("note", "hello", "--expected-version", "1")
 
 
 @row("command_conflict", 4, "with other content", names="Use a new id")
 def used_again(folder: Path) -> Answer:
-    """Use the id of one command for another command."""
+    """Run another command with the command id of an earlier command."""
     place = begun(folder)
     place.done("note", "hello", "--command-id", "k")
     return place.json("note", "other", "--command-id", "k")
@@ -163,7 +163,7 @@ def bad_sql(folder: Path) -> Answer:
 
 @row("sql_refused", 5, "found", names="one statement that only reads")
 def writing_sql(folder: Path) -> Answer:
-    """Run an SQL statement that writes."""
+    """Run `audit sql` with a statement that writes."""
     return begun(folder).json("audit", "sql", "DELETE FROM v_events")
 
 
@@ -176,7 +176,7 @@ def long_sql(folder: Path) -> Answer:
 
 @row("not_found", 3, "version 99 does not exist", names="the log ends at version 2")
 def no_version(folder: Path) -> Answer:
-    """Request the state of a future version."""
+    """Request the state at a version that does not exist yet."""
     return begun(folder).json("status", "--at", "99")
 
 
@@ -194,7 +194,7 @@ def second_init(folder: Path) -> Answer:
     first={"rehydrate": configured},
 )
 def shared_log(folder: Path) -> Answer:
-    """Create a workflow with an id that the log contains, in another root."""
+    """Create a workflow in another root, with a workflow id that its log already contains."""
     other = Place(folder / "other")
     other.path.mkdir(parents=True)
     url = ("--database-url", f"sqlite:///{folder}/shared.db")
@@ -215,14 +215,14 @@ def copied_twice(folder: Path) -> Answer:
 
 @row("unimportable_state", 1, "cannot be imported", names="Correct the file and import it again")
 def bad_state(folder: Path) -> Answer:
-    """Import an invalid state."""
+    """Import a workflow state file with invalid content."""
     (root_in(folder) / "workflow-state.json").write_text("[]")
     return place_in(folder).json("import", str(root_in(folder)))
 
 
 @row("store_damaged", 1, "is damaged", names="estore an export or a backup")
 def broken_backup(folder: Path) -> Answer:
-    """Restore a truncated backup."""
+    """Restore a backup file that was cut off."""
     place = begun(folder)
     file = folder / "kept"
     place.done("db", "backup", str(file), "--as", "archive")
@@ -231,7 +231,7 @@ def broken_backup(folder: Path) -> Answer:
     return place.json("db", "restore", str(file))
 
 
-#: Reverts the newest migration.
+#: SQL statements that undo the newest migration of the database.
 _BEFORE = """
 DROP TRIGGER commands_claimed_once;
 DROP TRIGGER commands_no_update; DROP TRIGGER commands_no_delete;
@@ -260,7 +260,7 @@ def machines_alone(folder: Path) -> Answer:
 
 
 def emptied(root: Path) -> None:
-    """Delete the database."""
+    """Delete the database of a root."""
     replaced(Place(root), "missing")
 
 
@@ -283,5 +283,5 @@ def shorter(place: Place, *line: str) -> Answer:
     first={"db restore": emptied, "import": moved_aside},
 )
 def log_shorter_than_files(folder: Path) -> Answer:
-    """Replace the log with an older copy."""
+    """Replace the log with an older copy, so that the other files of the root are newer."""
     return shorter(begun(folder), "note", "hello")

@@ -12,7 +12,7 @@ from tests.machines.support import small_data
 
 
 def login(folder: Path, type_: str = "feature") -> MachinePlace:
-    """Create a machine."""
+    """Create a phase machine named `login`."""
     place = MachinePlace(root_in(folder))
     place.init("login", type_)
     return place
@@ -32,13 +32,13 @@ def shut(folder: Path) -> Answer:
 
 @row("RESERVED_FIELD", 5, "phase", names="transition")
 def reserved(folder: Path) -> Answer:
-    """Write a field that only the engine writes."""
+    """Write a machine field that only wfctl itself may write."""
     return login(folder).call("update", "login", "phase=review")
 
 
 @row("INVALID_INPUT", 2, "nothing.known")
 def unknown_event(folder: Path) -> Answer:
-    """Append an event that no definition names."""
+    """Append a machine event that the machine's definition does not contain."""
     return login(folder).call("append", "login", "nothing.known")
 
 
@@ -64,7 +64,7 @@ def second_machine(folder: Path) -> Answer:
 
 @row("VERSION_CONFLICT", 4, "7")
 def stale_machine(folder: Path) -> Answer:
-    """Pass a wrong expected version."""
+    """Run a machine command with a wrong expected version."""
     return login(folder).call("update", "login", "track=x", "--expected-version", "7")
 
 

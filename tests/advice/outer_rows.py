@@ -30,7 +30,7 @@ def out_of_the_way(root: Path) -> None:
 
 @row("files_behind", 1, "recorded up to version 3", first={"replay": out_of_the_way})
 def folder_in_the_way(folder: Path) -> Answer:
-    """Replace progress.log with a folder."""
+    """Replace progress.log with a folder of the same name."""
     place = begun(folder)
     (place.path / "progress.log").unlink()
     (place.path / "progress.log").mkdir()
@@ -96,7 +96,7 @@ def no_server(folder: Path) -> Answer:
 
 @row("store_unwritable", 1, "unable to open", names="get permission to write")
 def no_place_for_it(folder: Path) -> Answer:
-    """Name a database file in an unwritable folder."""
+    """Give the path of a database file in a folder without write permission."""
     return begin_on(folder, "sqlite:////proc/events.db")
 
 
@@ -116,7 +116,7 @@ def run(place: Place) -> Answer:
 
 @row("already_autonomous", 4, "another autonomous runner", slow=True)
 def second_runner(folder: Path) -> Answer:
-    """Start a second runner."""
+    """Start a second background runner for the same workflow."""
     place = runner_of(folder, "sleep 2")
     assert run(place).code == 0
     return run(place)
@@ -124,7 +124,7 @@ def second_runner(folder: Path) -> Answer:
 
 @row("runner_failed", 1, "did not react within 0 s", names="check", slow=True)
 def late(folder: Path) -> Answer:
-    """Start a runner that exceeds its start timeout, which is set to zero."""
+    """Start a background runner with a start timeout of zero seconds."""
     place = runner_of(folder, "true")
     with patch("reconciler.loop.background_runner._START_TIMEOUT", 0):
         answer = run(place)
@@ -134,7 +134,7 @@ def late(folder: Path) -> Answer:
 
 @row("damaged_attempt", 1, "the file does not name a machine")
 def no_machine_told(folder: Path) -> Answer:
-    """Damage the machine record of an attempt, of which no copy exists."""
+    """Damage the only record of the machine on which an attempt runs."""
     place = begun(folder)
     place.done("append", "attempt.started", "--data", attempt_data())
     record = place.path / "stage-1/.attempts/att-0001/machine.json"
@@ -159,7 +159,7 @@ def another_line(folder: Path) -> Answer:
 
 @row("launch_failed", 1, "the monitor did not start", slow=True)
 def killed_monitor(folder: Path) -> Answer:
-    """Kill each monitor as it starts."""
+    """Kill the monitor process of each attempt as soon as it starts."""
     folder.mkdir(parents=True, exist_ok=True)
     place = workflow(folder, stage(1), consent="trust")
     with patch.dict(os.environ, {"PATH": deadly_flock(folder / "deadly", 2)}):
@@ -168,7 +168,7 @@ def killed_monitor(folder: Path) -> Answer:
 
 @row("root_busy", 1, "another wfctl process holds", names="look for a wfctl process that hangs")
 def held_by_another(folder: Path) -> Answer:
-    """Hold the lock of the stages, with a short timeout instead of two minutes."""
+    """Hold the lock of the stages, and shorten the wait for the lock."""
     place = begun(folder)
     lock = place.path / ".wfctl/stages.lock"
     with (

@@ -11,7 +11,7 @@ from tests.cli.support import Answer
 
 
 def trusted(folder: Path) -> Place:
-    """Create a workflow of three stages in which every caller may approve."""
+    """Create a workflow under the policy `trust`, where every caller may approve."""
     folder.mkdir(parents=True, exist_ok=True)
     return make(folder / "root", "--consent", "trust")
 
@@ -84,7 +84,7 @@ def outside(folder: Path) -> Answer:
 
 @row("invalid_amendment", 5, "the proposal is not valid", names="your own words")
 def empty_words(folder: Path) -> Answer:
-    """Propose an amendment with a placeholder as the reason."""
+    """Propose an amendment whose reason is a placeholder word."""
     return begun(folder).json(
         "amend", "propose", "--stage", "stage-1", "--type", "stage_rerun", "--reason", "TEXT"
     )

@@ -43,7 +43,7 @@ def not_yet(folder: Path) -> Answer:
 
 @row("attempt_mismatch", 5, "attempt in the command: att-0009")
 def another_attempt(folder: Path) -> Answer:
-    """Report the failure of an inactive attempt while another attempt is active."""
+    """Record the failure of an attempt that is not the active attempt of the stage."""
     place = begun(folder)
     place.done("dispatch", "stage-1")
     data = '{"stage": "stage-1", "attempt": "att-0009", "error": "it broke"}'
@@ -98,13 +98,13 @@ def unfinished(folder: Path) -> Answer:
 
 @row("budget_left", 5, "has spent 0 of 6", names="waiting")
 def affordable(folder: Path) -> Answer:
-    """End a session for an exhausted budget that is not exhausted."""
+    """End a session with the reason that its budget is exhausted, although it is not."""
     return session(folder, "budget_exhausted")
 
 
 @row("nothing_hinders", 5, "nothing that blocks a stage", names="--reason waiting")
 def unhindered(folder: Path) -> Answer:
-    """End a session as blocked although nothing blocks a stage."""
+    """End a session with the reason that a stage is blocked, although none is."""
     return session(folder, "blocked")
 
 
@@ -128,7 +128,7 @@ def nothing_to_run(folder: Path) -> Answer:
 
 @row("no_runner", 3, "no autonomous runner is running", slow=True)
 def nobody_runs(folder: Path) -> Answer:
-    """Stop a runner that does not exist."""
+    """Stop a background runner, although none runs."""
     return begun(folder).json("runner", "stop")
 
 
@@ -164,13 +164,13 @@ def no_environment(folder: Path) -> Answer:
 
 @row("missing_input", 1, "input in.txt does not exist", names="Create it")
 def no_input(folder: Path) -> Answer:
-    """Dispatch a stage with a missing input."""
+    """Dispatch a stage whose input file is missing."""
     return refused(folder, inputs=["in.txt"])
 
 
 @row("empty_input", 1, "input in.txt is empty", names="Create it again")
 def nothing_in_it(folder: Path) -> Answer:
-    """Dispatch a stage with an empty input."""
+    """Dispatch a stage whose input file is empty."""
     place_in(folder).path.joinpath("in.txt").touch()
     return refused(folder, inputs=["in.txt"])
 
@@ -266,7 +266,7 @@ def no_machine_file(folder: Path) -> Answer:
     names="Correct the profile in the plan",
 )
 def unfit_profile(folder: Path) -> Answer:
-    """Give a profile without a machine."""
+    """Give a backend profile that names no machine."""
     return on(folder, {"type": "remote"})
 
 

@@ -17,21 +17,23 @@ class Row:
 
     code: str
     exit: int
-    #: Creates the folder `root` in the given folder, and returns the answer in JSON.
+    #: Function that creates `root` in the given folder, causes the error there, and returns the
+    #: JSON answer.
     bring: Bring
-    #: Text of the cause, which precedes all suggestions in the message.
+    #: Text that the message must contain before its suggestions: the cause of the error.
     cause: str
-    #: The person, object or argument that the message names, if it suggests no command.
+    #: Text that the message must contain if it suggests no command, such as a person or an option.
     names: str = ""
-    #: Values for the placeholders of a command.
+    #: Values for the placeholders in the suggested commands.
     given: dict[str, str] = field(default_factory=dict)
-    #: Preparations that the message requires before a command, by the start of the command.
+    #: Start of a suggested command → function that does what the message requires before this
+    #: command.
     first: dict[str, Callable[[Path], object]] = field(default_factory=dict)
     slow: bool = False
 
     @property
     def id(self) -> str:
-        """Return the name of the row's test."""
+        """Return the test id of the row."""
         return f"{self.code}-{self.bring.__name__.lstrip('_')}"
 
 
@@ -48,7 +50,7 @@ def row(
     first: dict[str, Callable[[Path], object]] | None = None,
     slow: bool = False,
 ) -> Callable[[Bring], Bring]:
-    """Register a function in the table."""
+    """Return a decorator that adds a row with its function to the table of errors."""
 
     def put(bring: Bring) -> Bring:
         more = (names, given or {}, first or {}, slow)

@@ -1,4 +1,4 @@
-"""Each error is caused, and each command that it suggests is run."""
+"""For each error in the table: cause it, and run each command that its message suggests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.advice.advice import Advice, advised, fault, said
 from tests.advice.table import ROWS, Row
 from tests.cli.support import HERE
 
-#: The modules that register rows in the table.
+#: The modules whose functions fill the table of errors.
 _SOURCES = (log_rows, machine_rows, outer_rows, plan_rows, stage_rows)
 pytestmark = pytest.mark.forged
 
@@ -28,7 +28,7 @@ def _marked() -> Iterator[object]:
 
 @pytest.mark.parametrize("row", list(_marked()))
 def test_suggested_commands_of_each_error_work(row: Row, tmp_path: Path) -> None:
-    """The codes match the documentation, the cause comes first, and each command is accepted."""
+    """The error has its documented codes and suggests commands that work."""
     answer = row.bring(tmp_path / "first")
     assert (answer.code, answer.error["code"]) == (row.exit, row.code), answer
     message = said(answer)
@@ -41,7 +41,7 @@ def test_suggested_commands_of_each_error_work(row: Row, tmp_path: Path) -> None
 
 
 def _taken(row: Row, advice: Advice, folder: Path, number: int) -> str:
-    """Run the first suggestion where the error occurred, and the others in new roots."""
+    """Run the first suggestion in the root of the error, and each other one in a new root."""
     root = folder / "first/root"
     if number:
         root = folder / f"again-{number}/root"
@@ -53,7 +53,7 @@ def _taken(row: Row, advice: Advice, folder: Path, number: int) -> str:
 
 
 def test_every_documented_error_code_has_a_row() -> None:
-    """A code without a row is listed with the reason."""
+    """Each documented error code is in the table, or in a list with a reason."""
     page = (HERE / "docs/use/errors.md").read_text("utf-8")
     codes = set(re.findall(r"^- `(\w+)`: ", page, re.MULTILINE))
     assert codes - {one.code for one in ROWS} == set(elsewhere.CODES)

@@ -1,4 +1,4 @@
-"""A sweep whose results fail their check: each command reports the check and a useful next step."""
+"""After the check of a sweep's results failed, each command suggests a useful step."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ def failed_sweep(folder: Path) -> Place:
 
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
-    """Return the workflow of the failed sweep."""
+    """Return a workflow whose only sweep has failed its check."""
     return failed_sweep(tmp_path)
 
 
 def test_cause_names_each_failed_task_once(place: Place) -> None:
-    """The two tasks have different messages, so both are named."""
+    """The cause names both failed tasks, because their messages differ."""
     error = place.done("show", "stage-1")["last_error"]
     assert error.startswith("task_verify: AssertionError: e 1")
     assert error.endswith(" in task T=1; other messages in T=2; 2 of 5 tasks failed")
 
 
 def test_next_step_does_not_repeat_the_cause(place: Place) -> None:
-    """The line suggests new parameters, because a retry would not help."""
+    """`status` suggests a new parameter value, because a retry would not help."""
     text = place.call("status").out
     [line] = [one for one in text.splitlines() if one.startswith("next: ")]
     assert "a retry would give the same results; change its parameters (width)" in line
@@ -52,26 +52,26 @@ def test_next_step_does_not_repeat_the_cause(place: Place) -> None:
 
 
 def test_diagnosis_names_the_failed_check(place: Place) -> None:
-    """The program is not the cause, so no change of the program is suggested."""
+    """The diagnosis suggests no change of the program, because the program did not fail."""
     text = place.call("stage", "diagnose", "stage-1").out
     assert text.startswith("stage-1 att-0001: failed check\n")
     assert "next     a retry would give the same results. Propose other parameters" in text
 
 
 def test_metrics_of_a_failed_stage_refer_to_its_tasks(place: Place) -> None:
-    """A failed stage has no metrics, but `tasks` lists those of three tasks."""
+    """`metrics` refers to `wfctl tasks`, which lists the metrics of the finished tasks."""
     text = place.call("metrics").out
     assert "stage-1 is failed; `wfctl tasks stage-1` lists the metrics of its 3 finished" in text
 
 
 def test_each_line_of_the_log_shows_its_version(place: Place) -> None:
-    """Notes of people refer to these versions."""
+    """Each line of `wfctl log` shows the version of its event."""
     versions = [line.split()[0] for line in place.call("log").out.splitlines()]
     assert versions[:3] == ["v1", "v2", "v3"]
 
 
 def test_pending_proposal_replaces_the_failure_in_every_list(place: Place) -> None:
-    """Only the decision on the amendment is pending, also for its proposer."""
+    """While an amendment is pending, the lists show only the decision on the amendment."""
     place.done(*WIDTH, "--set", "parameters.width=1.5")
     kinds = [one["kind"] for one in place.done("inbox")]
     assert kinds == ["amendment"]
@@ -81,7 +81,7 @@ def test_pending_proposal_replaces_the_failure_in_every_list(place: Place) -> No
 
 
 def test_tasks_of_an_amended_sweep_are_not_shown_as_done(place: Place) -> None:
-    """All five tasks run again, so the old count is outdated."""
+    """After the amendment, no task counts as done, because all five tasks run again."""
     place.done(*WIDTH, "--set", "parameters.width=1.5")
     place.done("amend", "approve", "amend-1")
     text = place.call("rehydrate").out
@@ -90,7 +90,7 @@ def test_tasks_of_an_amended_sweep_are_not_shown_as_done(place: Place) -> None:
 
 
 def test_misspelled_parameter_causes_a_question(place: Place) -> None:
-    """A new parameter is allowed, and the message names the similar existing one."""
+    """wfctl accepts a new parameter name, and asks whether a similar one is meant."""
     answer = place.call(*WIDTH, "--set", "parameters.widht=1.5")
     assert answer.code == 0
     assert "did you mean parameters.width?" in answer.err
@@ -104,13 +104,13 @@ def test_path_from_the_top_of_the_plan_suggests_the_right_options(place: Place) 
 
 
 def test_new_criteria_warn_about_the_old_check(place: Place) -> None:
-    """The command `task_verify` still checks the old limit."""
+    """Changed criteria cause a warning, because `task_verify` still checks the old ones."""
     answer = place.call(*WIDTH, "--set", "success_criteria=every e is above 0")
     assert "but parameters.task_verify still checks the old criteria" in answer.err
 
 
 def test_metrics_of_a_failed_fit_are_shown_as_unverified(tmp_path: Path) -> None:
-    """A person needs the metrics to decide about the criterion."""
+    """`results` shows the metrics of a failed stage and marks them as not verified."""
     one = {
         "id": "stage-1",
         "name": "Fit",

@@ -16,7 +16,7 @@ from tests.cli.test_renamed_host import finished
 
 WORDS = {"TEXT": "the host is gone"}
 FOR_SOMEBODY = ("UNSEEN", "FORGOTTEN", "ELSEWHERE", "UNTOLD", "UNREADABLE")
-#: Other rows of the page, each with the test that covers it.
+#: Rows of the page docs/run/recovery.md that other tests cover, with the names of these tests.
 ELSEWHERE = {
     "UNKNOWN": "asked again: tests/crash/test_waiting.py",
     "MACHINE_REFUSED": "goes on once it is corrected: tests/cluster/test_refused.py",
@@ -34,14 +34,14 @@ def observed(place: Place, verdict: str) -> None:
 
 
 def unblocking(place: Place) -> list[Advice]:
-    """Return the commands that remove the only hindrance, in their order."""
+    """Return the commands that `why` suggests to unblock the stage, in their order."""
     (hindrance,) = place.done("why")["hindrances"]
     return [Advice(line) for line in re.findall(r"`wfctl ([^`]*)`", hindrance["unblock"])]
 
 
 @pytest.mark.parametrize("verdict", FOR_SOMEBODY)
 def test_stage_with_an_unknown_end_is_failed_and_retried(tmp_path: Path, verdict: str) -> None:
-    """Repeated checks would give the same verdict for ever."""
+    """wfctl suggests to fail and retry the stage, because a new check would not help."""
     place = begun(tmp_path)
     observed(place, verdict)
     fail, retry, compute = unblocking(place)
@@ -53,7 +53,7 @@ def test_stage_with_an_unknown_end_is_failed_and_retried(tmp_path: Path, verdict
 
 
 def test_silent_machine_is_asked_again(tmp_path: Path) -> None:
-    """A machine that does not answer may answer later."""
+    """If a machine does not answer, wfctl suggests `reconcile`, which contacts it again."""
     place = begun(tmp_path)
     observed(place, "UNKNOWN")
     assert [one.line for one in unblocking(place)] == ["reconcile"]
@@ -75,7 +75,7 @@ def test_job_lost_on_another_machine_runs_here(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("verdict", FOR_SOMEBODY)
 def test_next_command_removes_the_hindrance(tmp_path: Path, verdict: str) -> None:
-    """The suggestion is not another check without effect."""
+    """`status` suggests `stage fail` for a stage that waits, not another check."""
     place = begun(tmp_path)
     observed(place, verdict)
     (first, *_) = place.json("status").envelope["next_actions"]
@@ -83,7 +83,7 @@ def test_next_command_removes_the_hindrance(tmp_path: Path, verdict: str) -> Non
 
 
 def test_dry_run_suggests_the_next_commands_of_the_current_state(tmp_path: Path) -> None:
-    """The answer does not mention an amendment that the dry run did not record."""
+    """A dry run suggests no command about the amendment that it did not record."""
     place = begun(tmp_path)
     asked = ("amend", "propose", "--stage", "stage-1", "--type", "stage_skip", "--reason", "no use")
     for line in (asked, ("stage", "prepare", "stage-1"), ("dispatch", "stage-1")):
@@ -93,7 +93,7 @@ def test_dry_run_suggests_the_next_commands_of_the_current_state(tmp_path: Path)
 
 
 def test_every_documented_incident_has_a_test() -> None:
-    """The test compares the rows of the page by name."""
+    """Each incident on the page docs/run/recovery.md is listed with an existing test."""
     page = (HERE / "docs/run/recovery.md").read_text("utf-8")
     table = page.partition("## Incidents")[2].partition("\n## ")[0]
     rows = [line.split(" | ")[0].removeprefix("| ") for line in table.splitlines() if "| " in line]
@@ -104,7 +104,7 @@ def test_every_documented_incident_has_a_test() -> None:
 
 
 def test_every_documented_verdict_is_covered() -> None:
-    """Each verdict is tested in this file or in the file that the table names."""
+    """This file tests each verdict on the page, or the table names the file that does."""
     page = (HERE / "docs/run/recovery.md").read_text("utf-8")
     rows = page.partition("## When wfctl waits for you")[2]
     told = set(re.findall(r"^\| `(\w+)`", rows, re.MULTILINE))

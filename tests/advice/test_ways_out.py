@@ -25,20 +25,20 @@ GIVEN = {"STAGE": "stage-1", "TEXT": "the host is gone", "FILE": "../backup.db"}
 
 
 def way_out(befell: str) -> str:
-    """Return the last column of a row of the page."""
+    """Return the text of the last column (the fix) for an incident on the recovery page."""
     page = (HERE / "docs/run/recovery.md").read_text("utf-8")
     (row,) = [line for line in page.splitlines() if line.startswith(f"| {befell}")]
     return row.split(" | ")[-1]
 
 
 def ways(befell: str) -> list[Advice]:
-    """Return the commands of a row, in their order."""
+    """Return the commands that the recovery page suggests for an incident, in their order."""
     found = re.findall(r"`(?:wfctl ([^`]*)|(--root-is \w+))`", way_out(befell))
     return [Advice(command or option) for command, option in found]
 
 
 def taken(one: Advice, root: Path) -> str:
-    """Run one command, with its placeholders replaced."""
+    """Run a suggested command with its placeholders replaced, and return its error or ""."""
     line = " ".join(f"'{GIVEN[w]}'" if w in GIVEN else w for w in one.words)
     return fault(Advice(line), root, {}, person_named=False)
 
@@ -62,7 +62,7 @@ IN_TURN: dict[str, Callable[[Path], None]] = {
 
 @pytest.mark.parametrize("befell", IN_TURN)
 def test_commands_of_a_row_work_one_after_another(tmp_path: Path, befell: str) -> None:
-    """Each command runs as documented, with its placeholders replaced."""
+    """The suggested commands of each incident on the page work in the documented order."""
     IN_TURN[befell](tmp_path)
     found = ways(befell)
     assert len(found) > 1
@@ -81,7 +81,7 @@ def test_lost_log_is_imported_or_restored(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("befell", ["You moved or copied the folder", "The host has a new name"])
 def test_moved_root_is_declared_with_an_option(tmp_path: Path, befell: str) -> None:
-    """The option is needed once, with any writing command."""
+    """The first writing command in the moved root needs the option, and later ones do not."""
     place = begun(tmp_path / "first")
     if befell == "The host has a new name":
         finished(place, "another boot")
@@ -95,7 +95,7 @@ def test_moved_root_is_declared_with_an_option(tmp_path: Path, befell: str) -> N
 
 
 def killed(workflow: Workflow) -> None:
-    """Kill nothing more, because monitor and orchestrator are already dead."""
+    """Do nothing, because monitor and run loop are already dead at this point."""
 
 
 def one_file(workflow: Workflow) -> None:
@@ -121,7 +121,7 @@ def everything(workflow: Workflow) -> None:
 
 
 def clock_back(workflow: Workflow) -> None:
-    """Make the launch file newer than the output."""
+    """Set the time of the launch file after that of the output, as a clock error would."""
     (launch,) = workflow.root.glob("stage-1/.attempts/*/launch.json")
     let_go(workflow)
     until((workflow.root.parent / "begun").exists)
@@ -144,7 +144,7 @@ AUTOMATIC: dict[str, Callable[[Workflow], None]] = {
 def test_automatic_recovery_needs_only_the_documented_calls(
     workflow: Workflow, befell: str
 ) -> None:
-    """The page starts with these calls, and the third one is for stages that do not continue."""
+    """The commands with which the page starts, `rehydrate` and `run`, complete the stage."""
     assert "automatically" in way_out(befell)
     begin(workflow, "own", waits=True)
     orphaned(workflow)
@@ -160,7 +160,7 @@ def test_automatic_recovery_needs_only_the_documented_calls(
 @pytest.mark.slow
 @pytest.mark.parametrize("way", ["Restore the folder", "record how the stage ended"])
 def test_unreadable_folder_is_restored_or_the_stage_ended(workflow: Workflow, way: str) -> None:
-    """wfctl draws no conclusion until then, and both fixes work."""
+    """wfctl decides nothing while the folder is unreadable, and both suggested fixes work."""
     assert way in way_out("The folder `.attempts`")
     begin(workflow, "own", waits=True)
     orphaned(workflow)

@@ -39,7 +39,7 @@ def key(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def workflow(plain: Workflow, sshd: Sshd, key: Path, tmp_path: Path) -> Workflow:
-    """Create the workflow; the remote stage works in its own folder."""
+    """Create the workflow of six stages, with a separate folder for the remote stage."""
     machine = {
         "batch_type": "Shell",
         "context_type": "SSHContext",

@@ -29,7 +29,7 @@ def wfctl(*arguments: str, code: int = 0) -> Any:
 
 
 def compute() -> None:
-    """Prepare and dispatch a submission, or propose a change that the plan requires."""
+    """Write and dispatch a job submission, or propose a finer tolerance if it is coarse."""
     parameters = wfctl("show", STAGE)["data"]["parameters"]
     if parameters.get("tolerance") == "coarse":
         ask_for_a_finer_one()
@@ -77,7 +77,7 @@ def submission(text: str) -> dict[str, Any]:
 
 
 def repair() -> None:
-    """Repair the stage as far as this retry requires; the second retry succeeds."""
+    """Repair a failed stage one step further, and retry it; the second retry succeeds."""
     stage = wfctl("show", STAGE)["data"]
     if stage["status"] != "failed":
         return  # An agent that was killed has already done it.

@@ -23,7 +23,7 @@ SCRIPTED = Path(__file__).with_name("scripted.py")
 AGENT = shlex.join([sys.executable, str(SCRIPTED)])
 NAMED = ("--agent-name", "scripted", "--between", "0")
 VICTIMS = ("runner", "loop", "agent")
-#: Maximum duration of a round in seconds.
+#: Maximum duration in seconds of one round (one complete run of the workflow).
 _PATIENCE = 600.0
 #: The number of attempts of each stage; the second stage fails twice.
 ATTEMPTS = {1: 1, 2: 3, 3: 1, 4: 1, 5: 1, 6: 1}
@@ -89,7 +89,7 @@ def blows(dice: random.Random, whole: int) -> list[Blow]:
 
 
 def find(workflow: Workflow, victim: str) -> list[int]:
-    """Return the processes of a victim."""
+    """Return the ids of the processes of a kind: runner, loop or agent."""
     return [pid for pid, line in processes(workflow).items() if _is(line, victim)]
 
 
@@ -107,7 +107,7 @@ def _is(line: str, victim: str) -> bool:
 
 
 def events(workflow: Workflow) -> int:
-    """Return the number of committed events without starting a process."""
+    """Return the number of committed events, read directly from the database."""
     database = f"file:{workflow.root.as_posix()}/.wfctl/events.db?mode=ro"
     with closing(sqlite3.connect(database, uri=True)) as opened:
         return int(opened.execute("SELECT count(*) FROM events").fetchone()[0])
@@ -125,7 +125,7 @@ def drive(workflow: Workflow, key: Path, falling: list[Blow]) -> None:
         before = (len(due), workflow.committed("amendment.approved"))
         done = workflow.call("run", "--autonomous", "--agent", AGENT, *NAMED)
         assert done.returncode in (0, 4), (done.stdout, done.stderr)
-        # A killed runner leaves a loop, which is searched for among all processes.
+        # Also wait for the run loop, because it continues to run after its runner was killed.
         while find_running_runner(Root(workflow.root)) or find(workflow, "loop"):
             if due and events(workflow) >= due[0].after:
                 time.sleep(due[0].delay)
@@ -136,7 +136,8 @@ def drive(workflow: Workflow, key: Path, falling: list[Blow]) -> None:
             time.sleep(0.05)
         if workflow.committed("workflow.completed"):
             return
-        # The plan was approved too, but no event proposed it.
+        # The number of approvals includes the approval of the plan, for which no proposal event
+        # exists.
         if workflow.committed("amendment.proposed") >= workflow.committed("amendment.approved"):
             workflow.succeed("amend", "approve", "amend-1", "--key", str(key))
         moved = before != (len(due), workflow.committed("amendment.approved"))

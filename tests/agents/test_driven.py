@@ -15,9 +15,9 @@ from tests.agents.support import ATTEMPTS, Blow, blows, check, drive, fold
 from tests.crash.support import Workflow
 from tests.rounds import first, rounds
 
-#: The approximate number of events in a round without kills.
+#: The approximate number of events in a run without kills, over which the kills are spread.
 _WHOLE = 85
-#: The amendment that every round ends with.
+#: The amendment that the final state of every run must contain.
 FINER = {"parameters": {"tolerance": {"old": "coarse", "new": "fine"}}}
 
 
@@ -70,7 +70,7 @@ def dice(number: int) -> random.Random:
 def test_workflow_has_the_same_result_after_kills(
     workflow: Workflow, key: Path, number: int
 ) -> None:
-    """The first round has no kills, and the others have up to three."""
+    """The workflow reaches the same final state without kills and with up to three kills."""
     check_round(workflow, key, blows(dice(number), _WHOLE) if number else [])
     report = json.loads(workflow.succeed("events", "--type", "workflow.completed", "-o", "json"))
     text = (workflow.root / report["data"][0]["data"]["report"]).read_text()
@@ -81,5 +81,5 @@ def test_workflow_has_the_same_result_after_kills(
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("number", rounds(range(3, 30), few=0, daily=5))
 def test_thirty_rounds_have_the_same_result(workflow: Workflow, key: Path, number: int) -> None:
-    """Each round has different random kills."""
+    """Thirty runs with different random kills reach the same final state."""
     check_round(workflow, key, blows(dice(number), _WHOLE))

@@ -19,7 +19,7 @@ def _own_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def trusted(tmp_path: Path) -> Place:
-    """Create a workflow under the policy trust."""
+    """Create a workflow under the consent policy `trust`, where every caller may approve."""
     return make(tmp_path / "root", "--consent", "trust")
 
 

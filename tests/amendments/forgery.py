@@ -20,18 +20,18 @@ APPROVAL: Row = {
 
 
 def statement(place: Place, id_: str = "amend-1") -> str:
-    """Return the statement of an amendment, which a signer signs byte for byte."""
+    """Return the statement of an amendment: the text that an approver signs."""
     answer = place.call("amend", "show", id_, "--statement")
     assert answer.code == 0, answer
     return answer.out
 
 
 def digest_of(text: str) -> str:
-    """Return the digest that a proof has of its statement."""
+    """Return the SHA-256 digest of a statement, as a proof of consent contains it."""
     return sha256(text.encode()).hexdigest()
 
 
 def proof(text: str, signature: Path | None = None, policy: str = "signature") -> Row:
-    """Return a proof of consent with the fields of an approval."""
+    """Return a proof of consent (the part of an approval that shows who approved)."""
     signed = {"signature": signature.read_text(), "signer": "pi@example.org"} if signature else {}
     return {"policy": policy, "form": 4, "statement": digest_of(text), **signed}

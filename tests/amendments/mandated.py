@@ -1,4 +1,4 @@
-"""Workflows with a mandate, and methods to act as an agent or as a person."""
+"""Workflows with a mandate (permission given in advance), used by an agent and a person."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Mandated(Place):
 
 
 def made(folder: Path, policy: str, plan: Any = None, *, agreed: bool = True) -> Mandated:
-    """Create a root whose plan was approved by a person."""
+    """Create a workflow root with a mandate, and approve its plan as a person."""
     plan = PLAN if plan is None else plan
     words, key = ["--consent", policy], None
     if policy == "signature":

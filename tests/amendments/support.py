@@ -1,4 +1,4 @@
-"""Workflows with completed stages, signing keys, and rows that bypass the rules."""
+"""Support for amendment tests: workflows, signing keys, and rows inserted with SQL."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Place(Root):
         return len(self.done("show", stage)["attempts"])
 
     def propose(self, *words: str) -> dict[str, Any]:
-        """Propose a change, and return the answer."""
+        """Propose an amendment, and return the data of the answer."""
         found: dict[str, Any] = self.done("amend", "propose", *words)
         return found
 
@@ -77,7 +77,7 @@ class Place(Root):
         return [stage["status"] for stage in self.done("status")["stages"]]
 
     def document(self) -> dict[str, Any]:
-        """Return the document, computed from all events."""
+        """Return the workflow document (plan and status), computed from all events."""
         found: dict[str, Any] = self.done("replay")
         return found
 
@@ -98,7 +98,7 @@ class Place(Root):
         return sqlite3.connect(self.path / ".wfctl/events.db", isolation_level=None)
 
     def last(self) -> dict[str, Any]:
-        """Return the envelope of the last event, with its hash."""
+        """Return the last event envelope of the log, with the hash of its row."""
         with self.database() as database:
             body, hash_ = database.execute(
                 "SELECT body, hash FROM events ORDER BY position DESC LIMIT 1"

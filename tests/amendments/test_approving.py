@@ -34,7 +34,7 @@ def test_approval_applies_all_effects_in_one_append(trusted: Place) -> None:
 
 
 def test_rename_invalidates_nothing(trusted: Place) -> None:
-    """Results do not depend on the name of a stage."""
+    """An approved new name of a stage does not invalidate its results."""
     trusted.finish("stage-1")
     trusted.propose("--stage", "stage-1", "--set", "name=Make", "--reason", "clearer")
     assert trusted.approve() == ["amendment.approved"]
@@ -49,7 +49,7 @@ def test_new_criteria_invalidate_completed_stages(trusted: Place) -> None:
 
 
 def test_inserted_stage_goes_between_two_stages(trusted: Place) -> None:
-    """The named dependent stage now depends on the new stage and is invalidated."""
+    """The dependent stage is invalidated and now depends on the inserted stage."""
     trusted.finish("stage-1", "stage-2", "stage-3")
     new = json.dumps({"name": "Check", "depends_on": ["stage-2"]})
     trusted.propose("--insert", new, "--dependent", "stage-3", "--reason", "unsure")
@@ -63,7 +63,7 @@ def test_inserted_stage_goes_between_two_stages(trusted: Place) -> None:
 
 
 def test_skipped_stage_blocks_its_dependents(trusted: Place) -> None:
-    """Without --rewire, the dependent stage waits for a decision."""
+    """If an amendment skips a stage without --rewire, the dependent stage is blocked."""
     trusted.finish("stage-1")
     trusted.propose("--type", "stage_skip", "--stage", "stage-2", "--reason", "not needed")
     assert trusted.approve() == ["amendment.approved", "stage.skipped", "stage.blocked"]
@@ -93,7 +93,7 @@ def test_rerun_of_a_failed_stage_resets_its_retries(trusted: Place) -> None:
 
 
 def test_superseded_attempt_is_no_retry(trusted: Place) -> None:
-    """The failure and the ready stage are in the append of the approval."""
+    """The approval fails the running attempt, makes the stage ready, and counts no retry."""
     trusted.done("append", "attempt.started", "--data", attempt_data())
     impact = trusted.propose(*LONGER)["impact"]
     assert impact["stopped"] == {"stage-1": "att-0001"}
@@ -104,9 +104,9 @@ def test_superseded_attempt_is_no_retry(trusted: Place) -> None:
 
 @pytest.mark.parametrize("status", ["preparing", "post_processing", "failed"])
 def test_change_invalidates_dependents_with_any_status(trusted: Place, status: str) -> None:
-    """A dependent stage that is active or failed runs again after its dependency.
+    """A dependent stage that is active or failed runs again after the changed stage.
 
-    Running jobs need not be failed by hand, and no retry is used.
+    A person need not stop its running job, and the stage uses no retry.
     """
     trusted.finish("stage-1")
     trusted.done("append", "attempt.started", "--data", attempt_data("stage-2"))
@@ -128,7 +128,7 @@ def test_change_invalidates_dependents_with_any_status(trusted: Place, status: s
 
 
 def test_changed_impact_is_not_approved(trusted: Place) -> None:
-    """If a stage completed after the impact was shown, the approval exits with code 4."""
+    """The approval exits with code 4 if a stage completed after the impact was shown."""
     trusted.propose(*LONGER)
     shown = trusted.done("amend", "show", "amend-1")["impact"]["digest"]
     trusted.done("amend", "reject", "amend-1")
@@ -152,7 +152,7 @@ def test_unrelated_events_do_not_prevent_an_approval(trusted: Place) -> None:
 
 
 def test_second_proposal_of_the_same_field_becomes_stale(trusted: Place) -> None:
-    """After the first approval, the old value of the second proposal is wrong."""
+    """After one proposal was approved, approving the other exits with code 4 as stale."""
     trusted.propose(*LONGER)
     trusted.propose("--stage", "stage-1", "--set", "parameters.n=3", "--reason", "longer still")
     trusted.approve("amend-1")
@@ -161,7 +161,7 @@ def test_second_proposal_of_the_same_field_becomes_stale(trusted: Place) -> None
 
 
 def test_amendment_can_be_approved_only_once(trusted: Place) -> None:
-    """A repeated command id returns the first answer, and a new command is refused."""
+    """A second approval is refused, unless it repeats the command id of the first."""
     trusted.propose(*LONGER)
     trusted.approve("amend-1", "--command-id", "k")
     version = trusted.version()
@@ -172,7 +172,7 @@ def test_amendment_can_be_approved_only_once(trusted: Place) -> None:
 
 
 def test_rerun_reopens_a_completed_workflow(trusted: Place) -> None:
-    """The completion is removed from the document."""
+    """The approval of a rerun removes the status `completed` of the workflow."""
     trusted.finish("stage-1", "stage-2", "stage-3")
     assert trusted.document()["workflow_status"] == "completed"
     trusted.propose("--type", "stage_rerun", "--stage", "stage-3", "--reason", "unsure")
@@ -181,7 +181,7 @@ def test_rerun_reopens_a_completed_workflow(trusted: Place) -> None:
 
 
 def test_existing_folder_shifts_the_number_of_the_kept_folder(trusted: Place) -> None:
-    """A copy that a user made is not overwritten."""
+    """Kept results get the number after an existing folder, which is not overwritten."""
     trusted.finish("stage-1")
     (Path(trusted.path) / "stage-1.v4").mkdir()
     assert trusted.propose(*LONGER)["impact"]["kept"] == {"stage-1": "stage-1.v5"}
@@ -198,7 +198,7 @@ def test_changed_backend_profile_invalidates_its_stages(trusted: Place) -> None:
 
 
 def test_audit_of_amendments_can_be_filtered(trusted: Place) -> None:
-    """The filters are state, stage, field and person."""
+    """`audit amendments` can be filtered by state, stage, field and person."""
     trusted.propose(*LONGER)
     trusted.done("amend", "approve", "amend-1", "--actor", "user:ada")
     trusted.propose("--stage", "stage-2", "--set", "name=Walk", "--reason", "slower")

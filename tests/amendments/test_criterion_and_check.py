@@ -1,4 +1,4 @@
-"""Success criteria and verify command can be changed by one amendment."""
+"""One amendment can change the success criteria and the verify command of a stage."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def begun(folder: Path, limit: int) -> Place:
 def test_changed_criteria_and_check_judge_the_result_again(
     tmp_path: Path, limit: int, status: str
 ) -> None:
-    """The impact announces the new check, and the command does not run again."""
+    """The existing result is checked again, and the stage's command does not run again."""
     place = begun(tmp_path, limit)
     assert place.done("status")["stages"][0]["status"] == status
     said = place.call("amend", "propose", *BOTH, "--reason", "the limit was a guess")
@@ -62,7 +62,7 @@ def test_changed_criteria_and_check_judge_the_result_again(
 @pytest.mark.long
 @pytest.mark.slow
 def test_changed_command_with_criteria_runs_again(tmp_path: Path) -> None:
-    """One amendment may change all three, and the impact announces the run."""
+    """A change of command, check and criteria runs the stage again, as the impact says."""
     place = begun(tmp_path, 5)
     command = f"--set=parameters.command=echo 0 > out.txt; echo anew >> {tmp_path}/trace"
     said = place.call("amend", "propose", *BOTH, command, "--reason", "other units")
@@ -73,7 +73,7 @@ def test_changed_command_with_criteria_runs_again(tmp_path: Path) -> None:
 
 
 def test_criteria_change_of_parameters_names_the_right_type(tmp_path: Path) -> None:
-    """The refusal suggests a parameter_change."""
+    """A criteria_change of parameters is refused, and the error suggests parameter_change."""
     place = begun(tmp_path, 5)
     words = ("amend", "propose", "--type", "criteria_change", *BOTH, "--reason", "x")
     refused = place.json(*words)

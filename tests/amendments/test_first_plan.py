@@ -1,4 +1,4 @@
-"""The first plan of a workflow needs the approval of a person."""
+"""No job of a workflow starts before a person approves its first plan."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def furnished(tmp_path: Path) -> Path:
 
 
 def imported(tmp_path: Path) -> Path:
-    """Create a folder with the files of a workflow that was kept by hand."""
+    """Create a folder with a workflow state file and a log to import."""
     root = furnished(tmp_path)
     done = make(tmp_path / "other", "--consent", "trust", plan=PLAN)
     for name in ("workflow-state.json", "progress.log"):
@@ -67,7 +67,7 @@ def at_a_terminal(answer: str, place: Path, *line: str) -> tuple[int, str]:
 
 @pytest.fixture(params=["init", "import"])
 def way(request: pytest.FixtureRequest) -> str:
-    """Return the command that creates the workflow."""
+    """Return the name of the command that creates the workflow: `init` or `import`."""
     return str(request.param)
 
 
@@ -85,7 +85,7 @@ def test_unapproved_plan_starts_no_job(tmp_path: Path, way: str) -> None:
 
 
 def test_person_sees_the_full_plan_before_approving(tmp_path: Path, way: str) -> None:
-    """The question shows stages, commands, digests of files and the cost."""
+    """`amend approve` shows the stages, commands, file digests and cost of the plan first."""
     place = begun(tmp_path, way)
     code, shown = at_a_terminal("y\n", place.path, "amend", "approve", "plan")
     assert code == 0, shown
@@ -111,7 +111,7 @@ def test_person_who_creates_a_workflow_approves_its_plan(tmp_path: Path, way: st
 
 
 def test_unapproved_plan_under_trust_runs_with_a_warning(tmp_path: Path, way: str) -> None:
-    """`wfctl status` reports that nobody approved the plan."""
+    """Under `trust` jobs start, and `status` reports that nobody approved the plan."""
     place = begun(tmp_path, way, "--consent", "trust")
     assert "nobody approved the plan" in place.call("status").out
     assert place.call("run").code == 0
@@ -137,7 +137,7 @@ def test_signers_named_by_an_agent_need_approval(tmp_path: Path, way: str, keys:
 
 
 def test_appended_signature_of_unconfirmed_signers_is_ignored(tmp_path: Path, keys: Keys) -> None:
-    """The audit lists the row, and no job starts."""
+    """An approval by an unconfirmed signer starts no job, and the audit lists the row."""
     place = begun(tmp_path, "init", "--consent", "signature", "--signers", str(keys.signers))
     statement = place.call("amend", "show", "plan", "--statement").out
     signed = sign(statement, keys.allowed, tmp_path).read_text()
@@ -155,7 +155,7 @@ def test_appended_signature_of_unconfirmed_signers_is_ignored(tmp_path: Path, ke
 
 
 def test_signers_of_a_machine_named_by_an_agent_need_approval(tmp_path: Path, keys: Keys) -> None:
-    """Approvals of the machine need a person at a terminal first."""
+    """A person must confirm the machine's signers at a terminal before its first approval."""
     root = ("--root", str(tmp_path))
     policy = ("--consent", "signature", "--signers", str(keys.signers))
     begin = ("machine", "init", "wf", "--type", "dotagent", *policy)
@@ -170,7 +170,7 @@ def test_signers_of_a_machine_named_by_an_agent_need_approval(tmp_path: Path, ke
 
 
 def test_appended_creation_of_a_workflow_needs_approval(tmp_path: Path) -> None:
-    """A workflow created with `append` in the root of a machine waits for a person too."""
+    """A workflow that was created with `append` also waits for the approval of its plan."""
     root = ("--root", str(tmp_path))
     assert wfctl(*root, "machine", "init", "fix", "--type", "debug", environ=AGENT).code == 0
     data = json.dumps({"document": PLAN, "proposed": False})
@@ -181,7 +181,7 @@ def test_appended_creation_of_a_workflow_needs_approval(tmp_path: Path) -> None:
 
 
 def test_invalid_plan_can_be_shown_before_its_approval(tmp_path: Path) -> None:
-    """An imported file may contain any values, and the person sees them."""
+    """`amend show plan` shows an imported plan even if its values are invalid."""
     root = imported(tmp_path)
     path = root / "workflow-state.json"
     document = json.loads(path.read_text())
@@ -195,7 +195,7 @@ def test_invalid_plan_can_be_shown_before_its_approval(tmp_path: Path) -> None:
 
 
 def test_rejected_plan_can_still_be_approved(tmp_path: Path) -> None:
-    """After the rejection no job starts, and the workflow stays open."""
+    """A rejected plan starts no job, and a person can approve the plan later."""
     place = begun(tmp_path, "init")
     place.done("amend", "reject", "plan")
     assert place.call("run").code == 6
@@ -207,7 +207,7 @@ def test_rejected_plan_can_still_be_approved(tmp_path: Path) -> None:
 
 
 def test_inbox_shows_the_full_plan(tmp_path: Path, way: str) -> None:
-    """A person who approves by number has seen commands and digests."""
+    """The inbox entry shows the commands and file digests of the unapproved plan."""
     place = begun(tmp_path, way)
     every = json.loads(call("-o", "json", "inbox").out)["data"]
     found = [one for one in every if one["root"] == str(place.path)]
@@ -217,7 +217,7 @@ def test_inbox_shows_the_full_plan(tmp_path: Path, way: str) -> None:
 
 
 def test_changed_script_prevents_the_approval_of_the_plan(tmp_path: Path) -> None:
-    """If a script changed after the plan was shown, the approval exits with code 4."""
+    """The approval exits with code 4 if a script changed after the plan was shown."""
     place = begun(tmp_path, "init")
     digest = place.done("amend", "show", "plan")["impact"]["digest"]
     (place.path / "stage-1/run.sh").write_text("echo ho\n")
@@ -227,7 +227,7 @@ def test_changed_script_prevents_the_approval_of_the_plan(tmp_path: Path) -> Non
 
 @pytest.mark.forged
 def test_plan_of_an_older_version_runs_with_a_warning(tmp_path: Path) -> None:
-    """Older versions asked nobody, so status, report and audit say that nobody approved."""
+    """A plan from a version without approvals runs, and `status` warns about it."""
     place = begun(tmp_path, "init")
 
     def edit(bodies: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -246,6 +246,6 @@ def test_plan_of_an_older_version_runs_with_a_warning(tmp_path: Path) -> None:
 
 
 def account(place: Place) -> list[dict[str, Any]]:
-    """Return the entries that `status` reports for the workflow."""
+    """Return the entries about the workflow that `status` lists."""
     found: list[dict[str, Any]] = place.done("status")["account"]
     return found

@@ -1,4 +1,4 @@
-"""Information shown with the impact: losses, cost and cheaper alternatives."""
+"""The impact of an amendment shows its losses, its cost and less expensive alternatives."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ SKIP = ("--type", "stage_skip", "--stage", "stage-2", "--reason", "not needed")
 
 
 def test_impact_of_a_skip_lists_stages_that_can_never_run(trusted: Place) -> None:
-    """The impact suggests --rewire, which blocks no stage."""
+    """The impact of skipping a stage lists the blocked stages and suggests --rewire."""
     trusted.finish("stage-1")
     told = trusted.propose(*SKIP, "--dry-run")["impact"]
     assert told["blocked_for_good"] == ["stage-3"]
@@ -21,7 +21,7 @@ def test_impact_of_a_skip_lists_stages_that_can_never_run(trusted: Place) -> Non
 
 
 def test_impact_lists_stages_to_compute_and_their_last_duration(trusted: Place) -> None:
-    """The same information is shown to the person who approves."""
+    """The impact shows the stages to compute and their last durations."""
     trusted.finish("stage-1", "stage-2")
     told = trusted.propose(*LONGER)["impact"]
     assert list(told["computed_again"]) == ["stage-1", "stage-2"]
@@ -34,7 +34,7 @@ def test_impact_lists_stages_to_compute_and_their_last_duration(trusted: Place) 
 
 
 def test_second_approval_is_no_bypass(trusted: Place) -> None:
-    """Approving an approved amendment is refused but not listed by the audit."""
+    """A second approval of an amendment is refused, but the audit does not list it."""
     trusted.propose(*LONGER)
     trusted.approve()
     again = trusted.json("amend", "approve", "amend-1")
@@ -43,7 +43,7 @@ def test_second_approval_is_no_bypass(trusted: Place) -> None:
 
 
 def test_help_of_propose_explains_the_types(trusted: Place) -> None:
-    """The type that runs a stage again comes first."""
+    """The help lists the amendment types, starting with the type that reruns a stage."""
     said = " ".join(trusted.call("amend", "propose", "--help").out.split())
     names = ("stage_rerun", "stage_skip", "stage_insert", "parameter_change", "criteria_change")
     places = [said.index(f"{name}") for name in names]

@@ -1,4 +1,4 @@
-"""Rows with a valid hash chain, inserted into the database under ``signature``."""
+"""Forged rows with a valid hash chain change nothing under the policy ``signature``."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ FORGERIES = (
 def test_forged_approval_changes_nothing(
     forge: Forge, signed: Place, keys: Keys, tmp_path: Path
 ) -> None:
-    """The plan stays the same, and the audit lists the row."""
+    """wfctl ignores an approval inserted with SQL, and the audit lists its row."""
     signed.finish("stage-1")
     signed.propose(*LONGER)
     before = signed.definition()
@@ -141,7 +141,7 @@ def test_other_forged_events_cannot_change_the_plan(type_: str, signed: Place) -
 
 
 def test_row_with_a_copied_hash_changes_nothing(signed: Place, keys: Keys) -> None:
-    """A forger can write the hash of an accepted approval into the column of a row."""
+    """wfctl exits with code 7 if a forged row has the hash of an accepted approval."""
     signed.propose(*LONGER)
     signed.approve("amend-1", "--key", str(keys.allowed))
     accepted = next(e for e in signed.done("events") if e["type"] == "amendment.approved")
@@ -163,7 +163,7 @@ def test_row_with_a_copied_hash_changes_nothing(signed: Place, keys: Keys) -> No
 
 
 def test_second_proposal_with_the_same_id_is_ignored(signed: Place, keys: Keys) -> None:
-    """An approved amendment cannot be replaced later."""
+    """An inserted proposal cannot replace an approved amendment with the same id."""
     signed.propose(*LONGER)
     signed.approve("amend-1", "--key", str(keys.allowed))
     before = signed.definition()

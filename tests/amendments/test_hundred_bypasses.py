@@ -1,4 +1,4 @@
-"""A hundred attempts to bypass the policy signature: all fail and all are listed."""
+"""A hundred attempts to bypass the policy `signature` fail, and the audit lists each."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _own_terminal(place: Place, keys: Keys, folder: Path) -> None:
     assert answered("y\n", *line)[0] == 6
 
 
-#: Each attempt, and its number among ten attempts.
+#: The kinds of attempts, each with the number of times that it occurs among ten attempts.
 TRIED: tuple[tuple[Try, int], ...] = (
     (_row, 4),
     (_edited_row, 1),
@@ -78,7 +78,7 @@ def stages(place: Place) -> Any:
 def test_hundred_bypass_attempts_have_no_effect(
     signed: Place, keys: Keys, tmp_path: Path, seed: int
 ) -> None:
-    """The plan stays the same, and the audit has an entry for each attempt."""
+    """The attempts do not change the plan, and the audit lists each attempt."""
     signed.finish("stage-1")
     signed.propose(*LONGER)
     before = stages(signed)

@@ -20,7 +20,7 @@ from tests.sweeps.support import begun
 KINDS = ("stage", "sweep")
 REFUTED = "failed by its verdict"
 STATUSES = ("completed", REFUTED, "failed by its command", "running", "pending")
-#: A change, its effect on computed results, and the words of its proposal.
+#: For each change: its effect on existing results, and the options of `amend propose`.
 COMPUTES, JUDGES, NEITHER = "computes", "judges", "neither"
 INSERT = (
     '{"id": "nine", "name": "Nine", "depends_on": ["stage-1"], "outputs": ["nine/n"], '
@@ -44,9 +44,9 @@ OF_SWEEPS: dict[str, tuple[str, tuple[str, ...]]] = {
     "at_once": (NEITHER, ("--set", "parameters.at_once=2")),
     "points": (COMPUTES, ("--set", 'parameters.map={"points": [{"T": 2}, {"T": 3}]}')),
 }
-#: Changes that run the command in another way, with the same result.
+#: Changes after which a command runs differently but gives the same result.
 OTHERWISE_RUN = ("at_once", "time limit", "skip")
-#: Changes that are tested with every status of a single job.
+#: Changes that are tested in every status of a single-job stage.
 BOTH = ("a parameter", "verify", "criteria", "rerun")
 CASES = [
     *(("stage", what, before) for what in BOTH for before in STATUSES),
@@ -57,7 +57,7 @@ CASES = [
     *(("sweep", what, "running") for what in ("verify", "criteria")),
 ]
 
-#: A sixth of the cases runs before each commit, with some of each kind and status.
+#: Run a sixth of the cases before each commit, chosen so that every kind and status occurs.
 CASES_NOW_AND_LATER = rounds.first(
     [case for start in range(6) for case in CASES[start::6]], now=len(CASES[::6])
 )
@@ -68,7 +68,8 @@ def _stage(folder: Path, kind: str) -> dict[str, Any]:
     bad = f"[ ! -e {folder}/bad ]"
     good = f"[ ! -e {folder}/refuted ]"
     name = "${WFCTL_TASK:-stage-1}"
-    # The run that moves the file waits until the test creates `go`.
+    # The first run that can move the file `hold` waits until the test creates `go`. The stage then
+    # counts as running.
     wait = f"until [ -e {folder}/go ]; do sleep 0.05; done"
     hold = f"! mv {folder}/hold-{name} {folder}/held-{name} 2> /dev/null || {wait}"
     said = "echo '{\"e\": 1}' > e.json"
@@ -139,7 +140,8 @@ def _finished(place: Place) -> None:
         place.done("stage", "retry", "stage-1", "--fix", "The disk was freed.")
     answer = place.json("run")
     left = [stage["status"] for stage in place.done("status")["stages"]]
-    # If a stage waits for a judge, everything is computed.
+    # A stage in post_processing waits for the judgement of a person, but all computations have
+    # ended.
     assert answer.code == 0 or "post_processing" in left, answer
 
 
@@ -159,7 +161,7 @@ def _stages(ran: Counter[str]) -> set[str]:
 def test_predicted_computations_equal_actual_computations(
     tmp_path: Path, kind: str, what: str, before: str
 ) -> None:
-    """A change of checks alone runs no command again."""
+    """The commands that run after the approval are those that the impact predicted."""
     effect, words = (CHANGES | OF_SWEEPS)[what]
     first = _stage(tmp_path, kind)
     place = begun(tmp_path, first, _second(tmp_path, first))
@@ -177,7 +179,7 @@ def test_predicted_computations_equal_actual_computations(
     _finished(place)
     again = _ran(tmp_path) - then
     said, tasks = _foretold(shown["impact"])
-    # A failed stage is retried here, even if the amendment did not change it.
+    # Do not compare if `_finished` retries a failed stage that the amendment does not affect.
     if effect != NEITHER or not before.startswith("failed"):
         assert _stages(again) & _stages(then) == said & _stages(then)
         assert not tasks or before == "pending" or _tasks(again) == tasks
@@ -211,7 +213,7 @@ def _is_its_own(kind: str, what: str) -> bool:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_running_attempt_is_checked_by_the_new_criteria(tmp_path: Path, kind: str) -> None:
-    """Tasks that passed the old check are checked again, and nothing is computed twice."""
+    """After new criteria, tasks that passed the old check are only checked again."""
     place = begun(tmp_path, _stage(tmp_path, kind))
     (tmp_path / f"hold-{'T=2' if kind == 'sweep' else 'stage-1'}").touch()
     place.done("dispatch", "stage-1")
@@ -240,7 +242,7 @@ def test_running_attempt_is_checked_by_the_new_criteria(tmp_path: Path, kind: st
 def test_dispatch_checks_kept_results_like_a_run(
     tmp_path: Path, kind: str, before: str, way: tuple[str, ...]
 ) -> None:
-    """If only the check changed, neither command computes the stage again."""
+    """After a change of the check alone, `dispatch` and `run` compute nothing again."""
     place = begun(tmp_path, _stage(tmp_path, kind))
     BEFORE[before](place, tmp_path)
     then = _ran(tmp_path)

@@ -19,7 +19,7 @@ def _own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def inbox() -> dict[str, dict[str, Any]]:
-    """Return the open entries by workflow, kind and subject."""
+    """Return the inbox entries, with their workflow, kind and subject as the key."""
     answer = call("inbox", "-o", "json")
     assert answer.code == 0, answer
     return {f"{one['of']}: {one['kind']} {one['subject']}": one for one in answer.data}
@@ -49,7 +49,7 @@ def test_inbox_lists_amendments_of_all_workflows(tmp_path: Path) -> None:
 
 
 def test_number_of_an_entry_is_stable(tmp_path: Path) -> None:
-    """Deciding one entry keeps the other numbers, and a decided number is not found."""
+    """After one entry is decided, its number is unknown and the others keep theirs."""
     place = make(tmp_path / "a", "--consent", "trust")
     place.propose(*LONGER)
     place.propose("--stage", "stage-2", "--set", "parameters.n=9", "--reason", "so")
@@ -62,7 +62,7 @@ def test_number_of_an_entry_is_stable(tmp_path: Path) -> None:
 
 
 def test_approval_by_number_needs_a_signature(signed: Place, keys: Keys) -> None:
-    """Under the policy signature, a missing key or a stranger's key is refused."""
+    """Under the policy `signature`, an approval without an allowed key is refused."""
     signed.propose(*LONGER)
     [one] = inbox().values()
     assert answered("approve", one).code == 6
@@ -75,7 +75,7 @@ def test_approval_by_number_needs_a_signature(signed: Place, keys: Keys) -> None
 def test_statement_can_be_signed_on_another_machine(
     signed: Place, keys: Keys, tmp_path: Path
 ) -> None:
-    """One command prints the statement, and another takes the signature."""
+    """`inbox statement` prints the statement, and `inbox approve` reads the signature."""
     signed.propose(*LONGER)
     [one] = inbox().values()
     statement = answered("statement", one).out
@@ -86,7 +86,7 @@ def test_statement_can_be_signed_on_another_machine(
 
 
 def test_agent_can_reject_but_not_approve(tmp_path: Path) -> None:
-    """An approval by an agent exits with code 6."""
+    """An agent can reject an inbox entry, but its approval exits with code 6."""
     place = make(tmp_path / "a")
     place.propose(*LONGER)
     [one] = inbox().values()
@@ -97,7 +97,7 @@ def test_agent_can_reject_but_not_approve(tmp_path: Path) -> None:
 
 
 def test_approval_of_a_machine_can_be_answered(tmp_path: Path) -> None:
-    """The statement can be printed, and the approval removes the entry."""
+    """`inbox approve` approves a machine's phase, and the entry disappears."""
     root = ("--root", str(tmp_path / "m"), "machine")
     (tmp_path / "m").mkdir()
     (tmp_path / "m/d.md").write_text("x")
@@ -138,7 +138,7 @@ def test_judgement_is_answered_with_evidence(tmp_path: Path) -> None:
     ],
 )
 def test_invalid_answer_is_refused(tmp_path: Path, words: tuple[str, ...], says: str) -> None:
-    """The message lists the possible answers."""
+    """The error lists the possible answers to the inbox entry."""
     make(tmp_path / "a").propose(*LONGER)
     [one] = inbox().values()
     refused = answered(words[0], one, *words[1:])
@@ -147,7 +147,7 @@ def test_invalid_answer_is_refused(tmp_path: Path, words: tuple[str, ...], says:
 
 
 def test_a_root_that_cannot_be_read_hides_no_other(tmp_path: Path) -> None:
-    """The unreadable root is named in a warning."""
+    """The inbox lists the other roots, and names the unreadable root in a warning."""
     make(tmp_path / "a").propose(*LONGER)
     broken = make(tmp_path / "b")
     (broken.path / ".wfctl/config.toml").write_text("= =")
@@ -158,7 +158,7 @@ def test_a_root_that_cannot_be_read_hides_no_other(tmp_path: Path) -> None:
 
 
 def test_edit_of_a_machine_file_is_listed_until_it_is_decided(tmp_path: Path) -> None:
-    """Rejecting the entry reverts the edit."""
+    """The inbox lists the manual edit until the entry is rejected, which reverts the edit."""
     place = Place(tmp_path / "b")
     place.path.mkdir()
     begin = ("machine", "init", "fix", "--type", "debug", "--consent", "trust")

@@ -58,14 +58,14 @@ def is_kept(root: Path) -> bool:
 
 
 def test_results_are_moved_and_inputs_are_copied(root: Path) -> None:
-    """Outputs, markers and records of attempts are not copied back."""
+    """Outputs, marker files and attempt records are not copied back to the stage folder."""
     move_stage_to_kept_folder(root, "stage-1", "stage-1.v1", OUTPUTS)
     assert is_kept(root)
     assert {path.name for path in root.iterdir()} == {"stage-1", "stage-1.v1"}
 
 
 def test_repeated_move_changes_nothing(root: Path) -> None:
-    """After a crash, the move may be called again."""
+    """A second call of the move to the same folder, as after a crash, changes nothing."""
     move_stage_to_kept_folder(root, "stage-1", "stage-1.v1", OUTPUTS)
     (root / "stage-1/new").write_text("made since")
     move_stage_to_kept_folder(root, "stage-1", "stage-1.v1", OUTPUTS)
@@ -83,13 +83,13 @@ def test_second_move_uses_a_new_folder(root: Path) -> None:
 
 
 def test_stage_without_a_folder_needs_no_move(tmp_path: Path) -> None:
-    """No folder is created."""
+    """If the stage folder does not exist, the move creates no folder."""
     move_stage_to_kept_folder(tmp_path, "stage-1", "stage-1.v1", OUTPUTS)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_existing_folder_is_not_overwritten(root: Path) -> None:
-    """If a user created the target after the approval, the move is refused."""
+    """The move is refused if a user created the target folder after the approval."""
     (root / "stage-1.v1").mkdir()
     with pytest.raises(KeptFolderTaken):
         move_stage_to_kept_folder(root, "stage-1", "stage-1.v1", OUTPUTS)
@@ -117,7 +117,7 @@ def _dying(real: Callable[..., Any], countdown: list[int]) -> Callable[..., Any]
 def test_interrupted_move_is_finished_by_the_next_call(
     step: int, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The move is interrupted before each disk write."""
+    """After an interruption before any disk write, a second call completes the move."""
     countdown = [step]
     with monkeypatch.context() as during:
         during.setattr(Path, "rename", _dying(Path.rename, countdown))

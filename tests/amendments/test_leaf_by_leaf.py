@@ -1,4 +1,4 @@
-"""Changes of nested values are shown field by field, without unchanged parts."""
+"""wfctl shows a change of a nested value field by field, without the unchanged parts."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ def test_nested_change_is_shown_field_by_field(name: str) -> None:
 
 
 def test_reordered_long_list_is_shown_in_full() -> None:
-    """No entry was added or removed, so both lists are shown."""
+    """The old and the new list are shown in full if only the order of entries changed."""
     (line,) = format_changes(_amendment(_MANY, _MANY[::-1]))
     assert line.count("file-19.csv") == 2
 
 
 def test_changed_field_of_a_loop_is_shown_alone(tmp_path: Path) -> None:
-    """The proposal, the lists and the log show the same line."""
+    """All views and the log show the changed field of the loop in the same single line."""
     place = looped(tmp_path, until={"metric": "next.best", "above": 9})
     until = 'rounds.walk.until={"metric": "next.best", "above": 7}'
     line = "rounds.walk.until.above: 9 -> 7"

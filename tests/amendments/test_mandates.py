@@ -1,4 +1,4 @@
-"""Mandates: changes that a person allowed in advance take effect, and others wait."""
+"""Changes within a mandate (permission given in advance) take effect, and others wait."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Mandated:
 
 @pytest.fixture
 def trusted(tmp_path: Path) -> Mandated:
-    """Create such a workflow under the policy trust."""
+    """Create a workflow with a mandate under the consent policy `trust`."""
     return made(tmp_path, "trust")
 
 
 @pytest.fixture
 def typed(tmp_path: Path) -> Mandated:
-    """Create such a workflow under the policy terminal."""
+    """Create a workflow with a mandate under the consent policy `terminal`."""
     return made(tmp_path, "terminal")
 
 
@@ -58,7 +58,7 @@ def test_change_within_the_mandate_takes_effect(place: Mandated) -> None:
 
 
 def test_dry_run_reports_the_mandate_and_writes_nothing(place: Mandated) -> None:
-    """The answer names the mandate, or no mandate for a value outside."""
+    """The dry run names the mandate that covers the value, or no mandate."""
     before = place.version()
     assert place.ask(2, "--dry-run")["mandate"] == "sampling"
     assert place.ask(22, "--dry-run")["mandate"] is None
@@ -66,7 +66,7 @@ def test_dry_run_reports_the_mandate_and_writes_nothing(place: Mandated) -> None
 
 
 def test_agent_can_approve_an_earlier_proposal_within_the_mandate(place: Mandated) -> None:
-    """If the proposing command died, `amend approve` finishes its work."""
+    """An agent can approve a proposal within the mandate that was left pending."""
     change = {"parameters": {"n": {"new": 3}}}
     asked = {"kind": "parameter_change", "stage": "stage-1", "description": "n = 3"}
     data = json.dumps({**asked, "reason": "look", "changes": change})
@@ -123,7 +123,7 @@ def test_revoked_mandate_blocks_its_stages(place: Mandated) -> None:
 def test_refused_change_of_a_mandate_blocks_no_stage(
     verb: str, policy: str, tmp_path: Path
 ) -> None:
-    """The proposal of an agent is closed, and the mandate stays valid."""
+    """An agent's change of the mandate is refused and closed, and the mandate stays valid."""
     place = made(tmp_path, policy)
     given = [str(write_plan(tmp_path, {**GRANT, "amendments": 9}, "m.json"))]
     words = ("mandate", verb, "sampling", *(given if verb == "grant" else []))
@@ -139,7 +139,7 @@ def test_refused_change_of_a_mandate_blocks_no_stage(
 
 
 def test_unanswered_change_of_a_mandate_stays_open(typed: Mandated) -> None:
-    """After the answer "not now", the person may still approve."""
+    """After the answer "not now" to the question, the person can still approve the change."""
     code, _ = answered("n\n", "--root", str(typed.path), "mandate", "revoke", "sampling")
     assert code == 6
     [open_] = typed.done("amend", "list", "--state", "proposed")
@@ -161,7 +161,7 @@ def test_rerun_within_the_mandate_takes_effect(place: Mandated) -> None:
 
 
 def test_expired_mandate_covers_nothing(place: Mandated, tmp_path: Path) -> None:
-    """Proposals and prepared attempts are refused after the time in `until`."""
+    """After the time in `until`, new proposals and attempts of changed stages are refused."""
     place.ask(2)
     late = plan_with(until="2020-01-01T00:00:00Z")["mandates"]["sampling"]
     granted_anew(place, late)
@@ -173,7 +173,7 @@ def test_expired_mandate_covers_nothing(place: Mandated, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_changed_script_does_not_run_under_a_mandate(policy: str, tmp_path: Path) -> None:
-    """Only the file that a person approved may run."""
+    """Under a mandate, a script runs only with the content that a person approved."""
     plan = plan_with()
     plan["stages"][0]["parameters"]["command"] = "bash $WFCTL_ROOT/build.sh > out.txt"
     plan["stages"][0]["inputs"] = ["build.sh"]
@@ -212,7 +212,7 @@ def test_attempt_beyond_the_limits_of_a_mandate_is_refused(policy: str, tmp_path
 
 
 def test_edited_mandate_needs_consent(typed: Mandated) -> None:
-    """The edit is drift, and an agent cannot approve its adoption."""
+    """A manual edit of the mandate is reported as drift, and an agent cannot adopt it."""
     state = typed.path / "workflow-state.json"
     document = json.loads(state.read_text())
     document["mandates"]["sampling"]["amendments"] = 99
@@ -227,7 +227,7 @@ def test_edited_mandate_needs_consent(typed: Mandated) -> None:
 
 
 def row_of_approval(place: Mandated, id_: str) -> dict[str, Any]:
-    """Return a forged approval by the mandate."""
+    """Return the data of a forged approval that names the mandate as the approver."""
     text = place.call("amend", "show", id_, "--statement").out
     proof = {**bound(text, policy="mandate"), "mandate": "sampling", "by": "mandate sampling"}
     proof["mandate_rule"] = RULE
@@ -238,7 +238,7 @@ def row_of_approval(place: Mandated, id_: str) -> dict[str, Any]:
 
 @pytest.mark.forged
 def test_forged_approval_beyond_the_mandate_is_ignored(place: Mandated) -> None:
-    """The audit lists the row with the exceeded bound."""
+    """wfctl ignores the inserted approval, and the audit names the bound that it exceeds."""
     place.ask(22)
     before = place.definition()
     place.write_row("amendment.approved", row_of_approval(place, "amend-1"))
@@ -250,7 +250,7 @@ def test_forged_approval_beyond_the_mandate_is_ignored(place: Mandated) -> None:
 
 @pytest.mark.forged
 def test_forged_approval_must_name_the_mandate(place: Mandated) -> None:
-    """A row that names a person as the approver has no effect."""
+    """A forged approval by the mandate has no effect if it names a person as approver."""
     data = {"kind": "parameter_change", "stage": "stage-1", "description": "n", "reason": "x"}
     asked = json.dumps({**data, "changes": {"parameters": {"n": {"new": 2}}}})
     place.done(*BO, "append", "amendment.proposed", "--data", asked)
@@ -262,7 +262,7 @@ def test_forged_approval_must_name_the_mandate(place: Mandated) -> None:
 
 
 def test_plan_shows_each_bound_of_its_mandates(tmp_path: Path) -> None:
-    """A long description does not hide the bounds."""
+    """`amend show plan` shows every bound, even after a long description of the mandate."""
     place = made(tmp_path, "terminal", plan_with(description="x" * 3000), agreed=False)
     shown = place.call("amend", "show", "plan").out
     assert "Mandate sampling, which allows stages to run" in shown
@@ -272,7 +272,7 @@ def test_plan_shows_each_bound_of_its_mandates(tmp_path: Path) -> None:
 
 
 def test_audit_and_blame_name_the_mandate(place: Mandated) -> None:
-    """The decision is not attributed to the agent that proposed the change."""
+    """Audit and blame name the mandate as the approver, not the proposing agent."""
     place.ask(2)
     assert place.done("audit", "amendments")[-1]["decided_by"] == "mandate sampling"
     assert place.done("blame", "stage-1.parameters.n")[0]["agreed_by"] == "mandate sampling"
@@ -297,7 +297,7 @@ def test_proof_of_a_result_under_a_mandate_is_valid(place: Mandated, more: tuple
 
 
 def test_crate_names_the_mandate_as_the_approver(trusted: Mandated, tmp_path: Path) -> None:
-    """The agent that recorded the approval is not named."""
+    """The exported crate does not name the agent whose command recorded the approval."""
     trusted.ask(2)
     trusted.done("export", "ro-crate", str(tmp_path / "crate"))
     found = "".join(one.read_text() for one in tmp_path.glob("crate/**/ro-crate-metadata.json"))

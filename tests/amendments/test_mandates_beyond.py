@@ -1,4 +1,4 @@
-"""Only a person can create a mandate, and a mandate proves no other decision."""
+"""Only a person can create a mandate (permission), and it proves no other decision."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def most(place: Mandated) -> dict[str, int]:
 @pytest.mark.forged
 @pytest.mark.parametrize("policy", ["mandate", "signature", "trust", "terminal", ""])
 def test_forged_grant_creates_no_mandate(policy: str, tmp_path: Path) -> None:
-    """Under the policy signature, no other policy in the proof is accepted."""
+    """Under the policy `signature`, wfctl ignores a grant without a valid signature."""
     place = made(tmp_path, "signature")
     change = {"mandates": {"mine": {"new": {**GRANT, "amendments": 99}}}}
     asked = {"kind": "parameter_change", "description": "x", "reason": "y", "changes": change}
@@ -64,7 +64,7 @@ def test_forged_grant_creates_no_mandate(policy: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("policy", ["terminal", "signature"])
 def test_applied_plan_with_a_mandate_needs_a_person(policy: str, tmp_path: Path) -> None:
-    """`plan apply` of an agent waits, even if another mandate is valid."""
+    """An agent's `plan apply` that adds a mandate waits for a person."""
     place = made(tmp_path, policy)
     wider = plan_with(amendments=50)
     wider["mandates"]["other"] = GRANT
@@ -132,7 +132,7 @@ DECISIONS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("type_", DECISIONS)
 @pytest.mark.parametrize("policy", ["mandate", "", None])
 def test_mandate_proves_no_other_decision(type_: str, policy: Any) -> None:
-    """A proof by a mandate is refused for adoptions, reverts and limits."""
+    """wfctl refuses a mandate as the proof of an adoption, a revert or a new limit."""
     state: Workflow = given(plan=PLAN)
     statement = statement_of(state, type_, DECISIONS[type_], "a" * 64)
     proof = {**build_proof(json.dumps({"form": 4}).encode(), policy, mandate="sampling")}
@@ -180,7 +180,7 @@ def test_added_sweep_points_count_as_tasks(policy: str, tmp_path: Path) -> None:
 def test_tasks_of_a_changed_input_are_counted_before_the_start(
     tmp_path: Path, most: int, code: int
 ) -> None:
-    """A changed input file adds tasks, so the attempt is checked again."""
+    """Tasks that run again because of a changed input count when the attempt starts."""
     stage = copy.deepcopy(SWEEP) | {"inputs": ["in.txt"]}
     stage["parameters"]["command"] = "cat ../../../i*.txt > out.txt"
     plan = plan_with(values=TEMPERATURES, tasks=most, stages=["stage-1"]) | {"stages": [stage]}
@@ -224,7 +224,7 @@ def test_stopped_attempt_is_not_charged_to_the_mandate(
 def test_any_number_of_cores_is_charged(cores: Any, tmp_path: Path) -> None:
     """Fractions and numbers written as strings count in full."""
     allowed = {"stage-1.parameters.resource_overrides.cpu_per_node": [2.5, 3, "3"]}
-    # The limit allows one core of the stage, but not three.
+    # This limit is enough for the stage with one core, but not with 2.5 or 3 cores.
     plan = plan_with(values=allowed, core_hours=0.06)
     plan["stages"][0]["parameters"]["resource_overrides"] = {"cpu_per_node": 1}
     place = made(tmp_path, "trust", plan)

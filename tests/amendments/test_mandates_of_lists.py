@@ -1,4 +1,4 @@
-"""A mandate covers each entry of a list separately."""
+"""A mandate (permission given in advance) must cover each changed entry of a list."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from tests.cli.support import Answer
 
 pytestmark = pytest.mark.slow
 
-#: Bounds of a mandate for a number or the entries of a list.
+#: Bounds of a mandate that apply to a number, or to each entry of a list.
 RANGE = {"from": 300, "to": 400, "step": 10}
-#: Old and new value of `parameters.p`, the bounds by path, and the objection.
+#: For each case: the old and new value of `parameters.p`, the bounds of the mandate by parameter,
+#: and the expected objection (empty if the mandate covers the change).
 CASES: dict[str, tuple[Any, Any, dict[str, Any], str]] = {
     "a shorter list within a range": ([300, 310], [300], {"p": RANGE}, "a shorter list"),
     "an empty list": ([300, 310], [], {"p": RANGE}, "a shorter list"),
@@ -52,7 +53,7 @@ CASES: dict[str, tuple[Any, Any, dict[str, Any], str]] = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_each_place_of_a_list_needs_a_bound(name: str, tmp_path: Path) -> None:
-    """The answer names the place in the list that the mandate does not cover."""
+    """A mandate covers a changed list only if it has bounds for each changed entry."""
     old, new, bounds, why = CASES[name]
     place = _made(tmp_path, {"p": old}, bounds)
     told = place.done(*BO, *_words("p", new), "--dry-run")
@@ -72,7 +73,7 @@ def test_mandate_for_one_parameter_cannot_remove_sweep_points(
 
 @pytest.mark.forged
 def test_approval_by_an_older_rule_version_stays_valid(tmp_path: Path) -> None:
-    """Once a newer version was used in the log, the older version is refused."""
+    """An approval by older rules is valid until newer rules are used in the same log."""
     place = _made(tmp_path, {"p": [300, 310, 320], "q": 300}, {"q": RANGE})
     _append_old_approval(place, [300])
     assert _parameters(place)["p"] == [300]
@@ -88,7 +89,7 @@ def test_approval_by_an_older_rule_version_stays_valid(tmp_path: Path) -> None:
 @pytest.mark.forged
 @pytest.mark.parametrize("version", [RULE + 1, 0, True, "1", None])
 def test_approval_by_an_unknown_rule_version_is_ignored(version: Any, tmp_path: Path) -> None:
-    """An unknown version could allow less."""
+    """wfctl ignores the approval, because unknown rules might allow less."""
     place = _made(tmp_path, {"p": [300, 310, 320], "q": 300}, {"q": RANGE})
     _append_old_approval(place, [300], mandate_rule=version)
     assert _parameters(place)["p"] == [300, 310, 320]

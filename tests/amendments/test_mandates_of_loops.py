@@ -1,4 +1,4 @@
-"""Attempts count against all mandates and loops that apply to their stage."""
+"""An attempt counts against every mandate and every loop that applies to its stage."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.sweeps.looped import looped, points_of_rounds
 
 pytestmark = pytest.mark.slow
 
-#: A second mandate for stage-1, next to the mandate `sampling`.
+#: A second mandate that also covers stage-1, next to the mandate `sampling`.
 OTHER: dict[str, Any] = {
     "stages": ["stage-1", "stage-2"],
     "amendments": 9,
@@ -41,7 +41,7 @@ def _ask(place: Place) -> Any:
 @pytest.mark.few(1)
 @pytest.mark.parametrize("is_amended", [False, True])
 def test_loop_ends_at_its_task_limit_despite_a_mandate(is_amended: bool, tmp_path: Path) -> None:
-    """Two rounds need five tasks, so a third round would exceed the limit of six."""
+    """The loop starts no third round, which would exceed its limit of six tasks."""
     place = _walking(tmp_path, tasks=6)
     if is_amended:
         assert _ask(place)["mandate"] == "walker"
@@ -54,7 +54,7 @@ def test_loop_ends_at_its_task_limit_despite_a_mandate(is_amended: bool, tmp_pat
 
 @pytest.mark.long
 def test_loop_refuses_an_attempt_that_a_mandate_allows(tmp_path: Path) -> None:
-    """The amendment computes all points again, and the loop has too few tasks left."""
+    """The loop refuses the attempt, because it needs more tasks than the loop has left."""
     place = _walking(tmp_path, tasks=6)
     place.json("run")
     assert _ask(place)["mandate"] == "walker"
@@ -66,7 +66,7 @@ def test_loop_refuses_an_attempt_that_a_mandate_allows(tmp_path: Path) -> None:
 
 
 def test_attempt_counts_against_each_mandate_of_its_stage(tmp_path: Path) -> None:
-    """A second amendment by another mandate does not reduce the first count."""
+    """An attempt counts against both mandates whose amendments changed the stage."""
     place = _two_mandates(tmp_path, tasks=1)
     place.ask(2)
     assert place.ask(2, name="m")["mandate"] == "wide"
@@ -81,7 +81,7 @@ def test_attempt_counts_against_each_mandate_of_its_stage(tmp_path: Path) -> Non
 
 
 def test_stage_waits_for_each_revoked_mandate(tmp_path: Path) -> None:
-    """A newer amendment by another mandate does not replace the revoked mandate."""
+    """A stage waits for a revoked mandate even if another mandate changed the stage later."""
     place = _two_mandates(tmp_path)
     place.ask(2)
     place.ask(2, name="m")
@@ -100,7 +100,7 @@ def _two_mandates(folder: Path, **more: Any) -> Mandated:
 @pytest.mark.forged
 @pytest.mark.long
 def test_round_started_by_an_older_version_stays_valid(tmp_path: Path) -> None:
-    """The older version did not count attempts of an amended stage for the loop."""
+    """A round beyond the limit stays valid if an older version recorded it."""
     place = _walking(tmp_path, tasks=5, ask="agent")
     _ask(place)
     place.json("run")
@@ -117,7 +117,7 @@ def test_round_started_by_an_older_version_stays_valid(tmp_path: Path) -> None:
 def test_exhausted_loop_blocks_only_its_own_stages(
     tmp_path: Path,
 ) -> None:
-    """Failed tasks use up the limit, and other stages continue."""
+    """After failed tasks used up the loop's limit, only stages outside the loop continue."""
     sweep = {"command": "exit 3", "map": {"points": [{"x": 1}, {"x": 2}]}, "task_retries": 3}
     sweep |= {"task_outputs": ["y.json"], "time_limit": 20}
     stages: list[dict[str, Any]] = [

@@ -1,4 +1,4 @@
-"""Under a mandate, Python modules and scripts must be the approved files."""
+"""Under a mandate, a stage runs only Python modules and scripts that a person approved."""
 
 from __future__ import annotations
 

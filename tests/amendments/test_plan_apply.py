@@ -82,7 +82,7 @@ def test_edited_plan_changes_several_stages_with_one_amendment(done: Place) -> N
 @pytest.mark.long
 @pytest.mark.slow
 def test_unchanged_plan_records_nothing(done: Place) -> None:
-    """No reason is required, and the output says that the plan matches."""
+    """`plan apply` needs no reason and reports that the plan matches."""
     version = done.version()
     assert done.done("plan", "apply", edited(done))["changed"] is False
     assert "already matches the plan" in done.call("plan", "apply", edited(done)).out
@@ -104,7 +104,7 @@ def test_edited_plan_can_insert_a_stage(tmp_path: Path) -> None:
 
 
 def test_plan_applied_by_an_agent_waits_for_a_person(tmp_path: Path) -> None:
-    """The amendment is proposed, and the exit code is 6."""
+    """`plan apply` by an agent records only a proposal and exits with code 6."""
     place = Place(tmp_path)
     place.done("init", edited(place))
     file = edited(place, stage_1={"n": 7}, stage_2={"n": 7})

@@ -28,7 +28,7 @@ def of(folder: Path, *stages: Any) -> str:
 
 @pytest.mark.slow
 def test_applied_plan_keeps_the_same_tasks_as_an_amendment(tmp_path: Path) -> None:
-    """Prediction and computation equal those of a proposal for the sweep."""
+    """An applied plan predicts and computes the same tasks as a proposal for the sweep."""
     other = {"id": "stage-2", "name": "Other", "parameters": {**QUIET, "n": 1}}
     place = begun(tmp_path, sweep(tmp_path / "trace", GRID), other)
     place.done("run")
@@ -53,7 +53,7 @@ def test_applied_plan_keeps_the_same_tasks_as_an_amendment(tmp_path: Path) -> No
 @pytest.mark.slow
 @pytest.mark.parametrize("change", ["verify", "n"])
 def test_running_attempt_continues_if_only_its_check_changes(tmp_path: Path, change: str) -> None:
-    """If a parameter changes, the attempt is stopped and the stage runs again."""
+    """An applied plan stops the running attempt only if it changes another parameter."""
     command = f"until [ -e {tmp_path}/go ]; do sleep 0.1; done; echo $WFCTL_PARAM_n > out.txt"
     values = {"command": command, "verify": "true", "n": 1, "expected_seconds": 900}
     stage = {"id": "stage-1", "name": "One", "outputs": ["stage-1/out.txt"], "parameters": values}
@@ -88,7 +88,7 @@ def edited_of(place: Any, tmp_path: Path) -> str:
 def test_applied_plan_is_signed_by_an_allowed_key(
     signed: Signed, keys: Keys, tmp_path: Path
 ) -> None:
-    """The key of a stranger is refused, and the plan stays the same."""
+    """An applied plan takes effect with the key of an allowed signer only."""
     file = edited_of(signed, tmp_path)
     line = ("plan", "apply", file, "--reason", "r")
     assert signed.call(*line, "--key", str(keys.stranger)).code != 0
@@ -130,7 +130,7 @@ UNFIT: dict[str, tuple[Edit, str]] = {
 @pytest.mark.forged
 @pytest.mark.parametrize("what", UNFIT)
 def test_forged_plan_change_has_no_effect(what: str, tmp_path: Path) -> None:
-    """The row is shown with a reason or ignored, and it cannot be approved."""
+    """wfctl ignores an inserted plan change, or shows it with a reason."""
     edit, why = UNFIT[what]
     stage = {"id": "stage-1", "name": "One", "parameters": {"command": "true", "n": 1}}
     place = begun(tmp_path, stage)

@@ -70,7 +70,7 @@ def _just(values: dict[str, Any]) -> dict[str, Any]:
 
 @given(st.data())
 def test_predicted_impact_equals_the_actual_effects(data: st.DataObject) -> None:
-    """Invalidated, stopped and kept stages are compared."""
+    """The approval invalidates, stops and keeps exactly the stages that the impact lists."""
     before = data.draw(situations())
     proposal = data.draw(proposals(before))
     try:

@@ -1,4 +1,4 @@
-"""Proposals: which changes are allowed, and what is recorded."""
+"""Proposals of amendments: the changes that are allowed, and the recorded data."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.amendments.support import LONGER, Place
 
 
 def test_proposal_records_old_and_new_value(trusted: Place) -> None:
-    """The plan itself stays the same."""
+    """A proposal records both values and does not change the plan."""
     before = trusted.definition()
     answer = trusted.propose(*LONGER)
     assert answer["amendment"]["id"] == "amend-1"
@@ -21,7 +21,7 @@ def test_proposal_records_old_and_new_value(trusted: Place) -> None:
 
 
 def test_nested_value_is_recorded_at_its_top_level_key(trusted: Place) -> None:
-    """The old and the new object are recorded."""
+    """A proposal for a nested value records the complete old and new object."""
     words = ("--set", "parameters.resource_overrides.cpu=4", "--reason", "faster")
     answer = trusted.propose("--stage", "stage-2", *words)
     change = {"old": {"cpu": 1}, "new": {"cpu": 4}}
@@ -29,14 +29,14 @@ def test_nested_value_is_recorded_at_its_top_level_key(trusted: Place) -> None:
 
 
 def test_added_and_removed_keys_have_only_one_value(trusted: Place) -> None:
-    """A missing value is not recorded as null."""
+    """A proposal records no value, rather than null, for a missing key."""
     words = ("--set", "parameters.seed=null", "--unset", "parameters.n", "--reason", "r")
     changes = trusted.propose("--stage", "stage-1", *words)["amendment"]["changes"]
     assert changes == {"parameters": {"seed": {"new": None}, "n": {"old": 1}}}
 
 
 def test_proposal_can_be_read_from_a_file(trusted: Place, tmp_path: Path) -> None:
-    """The file has the names of the options or a recorded change."""
+    """A proposal file has fields named like the options, or a recorded change."""
     file = tmp_path / "proposal.json"
     change = {"success_criteria": {"old": "", "new": "drift below 1e-3"}}
     file.write_text(json.dumps({"stage": "stage-1", "reason": "unclear", "changes": change}))
@@ -46,7 +46,7 @@ def test_proposal_can_be_read_from_a_file(trusted: Place, tmp_path: Path) -> Non
 
 
 def test_wrong_old_value_is_a_conflict(trusted: Place, tmp_path: Path) -> None:
-    """The exit code is 4, and nothing is recorded."""
+    """A proposal with a wrong old value exits with code 4, and nothing is recorded."""
     file = tmp_path / "proposal.json"
     change = {"parameters": {"n": {"old": True, "new": 2}}}
     file.write_text(json.dumps({"stage": "stage-1", "reason": "r", "changes": change}))
@@ -64,7 +64,7 @@ def test_wrong_old_value_is_a_conflict(trusted: Place, tmp_path: Path) -> None:
     ],
 )
 def test_workflow_field_is_refused_for_a_stage(trusted: Place, words: tuple[str, ...]) -> None:
-    """The refusal suggests to omit --stage."""
+    """A field of the workflow is refused with --stage, and the error suggests to omit it."""
     answer = trusted.json("amend", "propose", "--stage", "stage-1", *words, "--reason", "r")
     assert answer.error["code"] == "invalid_amendment"
     assert "leave --stage out" in answer.error["message"]
@@ -103,12 +103,12 @@ def test_forbidden_amendment_is_refused(trusted: Place, words: tuple[str, ...]) 
 
 
 def test_proposal_requires_a_reason(trusted: Place) -> None:
-    """Without --reason, the exit code is 2."""
+    """`amend propose` exits with code 2 without --reason."""
     assert trusted.call("amend", "propose", *LONGER[:4]).code == 2
 
 
 def test_pending_proposal_blocks_the_dispatch(trusted: Place) -> None:
-    """A rejection changes nothing and ends the block."""
+    """`dispatch` exits with code 6 while a proposal for the stage is pending."""
     before = trusted.definition()
     trusted.propose(*LONGER)
     assert trusted.call("dispatch", "stage-1", "--dry-run").code == 6
@@ -119,7 +119,7 @@ def test_pending_proposal_blocks_the_dispatch(trusted: Place) -> None:
 
 
 def test_dry_run_shows_the_impact(trusted: Place) -> None:
-    """The impact has kept outputs, invalid stages and lost time; nothing is recorded."""
+    """The dry run shows invalid stages, kept outputs and lost time, and records nothing."""
     trusted.finish("stage-1", "stage-2")
     version = trusted.version()
     said = trusted.propose(*LONGER, "--dry-run")
@@ -144,7 +144,7 @@ def test_one_change_can_be_proposed_for_several_stages(trusted: Place) -> None:
 
 
 def test_path_may_start_with_its_stage(trusted: Place) -> None:
-    """The path has the form that `blame` uses."""
+    """`amend propose` accepts a path that starts with the stage id, as `blame` prints it."""
     answer = trusted.propose("--set", "stage-1.parameters.n=7", "--reason", "r")
     assert answer["amendment"]["stage"] == "stage-1"
     assert answer["amendment"]["changes"] == {"parameters": {"n": {"old": 1, "new": 7}}}
@@ -170,7 +170,7 @@ def test_number_keeps_its_type(trusted: Place) -> None:
 
 
 def test_repeated_approval_is_no_bypass(trusted: Place) -> None:
-    """The second approval is refused but not listed by the audit."""
+    """A second approval of an amendment is refused, but the audit does not list it."""
     trusted.propose("--stage", "stage-1", "--set", "parameters.n=7", "--reason", "r")
     trusted.approve("amend-1")
     assert trusted.call("amend", "approve", "amend-1").code == 5

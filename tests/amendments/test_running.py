@@ -1,4 +1,4 @@
-"""Real jobs that an amendment supersedes, and stages that run again."""
+"""Amendments that stop real running jobs, and stages that run again afterwards."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_superseded_job_is_stopped_and_the_stage_runs_again(place: Place) -> Non
 def test_next_dispatch_stops_a_job_that_an_approval_left_running(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If the approval died before the stop, the next dispatch stops the job."""
+    """If the approving command died before it stopped the job, `dispatch` stops the job."""
     place.done("dispatch", "stage-1")
     started(place)
     place.propose(*SHORTER)
@@ -86,7 +86,7 @@ def test_next_dispatch_stops_a_job_that_an_approval_left_running(
 def test_attempt_on_another_host_blocks_the_dispatch(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Processes on another host cannot be seen, so the attempt may still run."""
+    """`dispatch` is refused, because the attempt may still run on the other host."""
     fields = {"stage": "stage-1", "mode": "setsid", "root": str(place.path), "host": "elsewhere"}
     paths = {"work_dir": "w", "submission": "s", "wrapper": "x", "submission_sha256": "0" * 64}
     place.done("append", "attempt.started", "--data", json.dumps({**fields, **paths}))
@@ -100,7 +100,7 @@ def test_attempt_on_another_host_blocks_the_dispatch(
 
 @pytest.mark.long
 def test_each_rerun_keeps_its_own_folder(place: Place) -> None:
-    """Results are kept as v1 and v2, and a user's file in the stage stays in place."""
+    """Each rerun keeps old results in a numbered folder, and a user's file in place."""
     (place.path / "stage-1").mkdir()
     (place.path / "stage-1/notes.md").write_text("by hand")
     place.propose(*SHORTER)
@@ -115,7 +115,7 @@ def test_each_rerun_keeps_its_own_folder(place: Place) -> None:
 
 
 def test_submission_for_old_parameters_is_replaced(place: Place) -> None:
-    """The old file is kept with the previous attempt."""
+    """The rerun uses a new submission, and keeps the old file with the previous attempt."""
     (place.path / "stage-1").mkdir()
     (place.path / "stage-1/submission.json").write_text('{"made": "for 300 seconds"}')
     place.propose(*SHORTER)

@@ -86,7 +86,7 @@ def test_setup_uses_an_existing_key(place: Place, keys: Keys, tmp_path: Path) ->
 
 
 def test_declined_setup_keeps_the_policy(place: Place, keys: Keys) -> None:
-    """The proposal of the new policy stays open."""
+    """After the answer `n`, the setup exits with code 6 and the policy does not change."""
     line = ("--root", str(place.path), "consent", "setup", "--key", str(keys.allowed))
     code, shown = typed([(APPROVE, "n\n")], *line)
     assert code == 6
@@ -94,7 +94,7 @@ def test_declined_setup_keeps_the_policy(place: Place, keys: Keys) -> None:
 
 
 def test_agent_cannot_run_setup(place: Place, tmp_path: Path) -> None:
-    """An agent could create its own signing key, so nothing is written."""
+    """An agent is refused before any file is written, because it could create its own key."""
     for words in ((), ("--actor", "agent:x"), ("--dry-run",)):
         assert place.call("consent", "setup", *words).code == 6
     assert not (tmp_path / "configuration/wfctl/signers").exists()
@@ -117,6 +117,6 @@ def test_setup_without_a_workflow_prepares_the_key(tmp_path: Path, keys: Keys) -
 def test_name_that_matches_several_signers_is_refused(
     tmp_path: Path, keys: Keys, name: str
 ) -> None:
-    """Spaces, commas and wildcards are not allowed in the name."""
+    """`consent setup` refuses spaces, commas and wildcards in the signer's name."""
     line = ("--root", str(tmp_path), "--actor", "user:pi", "consent", "setup", "--name", name)
     assert call(*line, "--key", str(keys.allowed)).code == (2 if name else 0)

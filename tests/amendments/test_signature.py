@@ -27,7 +27,7 @@ def test_allowed_key_approves(signed: Place, keys: Keys) -> None:
 
 
 def test_signature_made_elsewhere_approves(signed: Place, keys: Keys, tmp_path: Path) -> None:
-    """The statement can be signed with OpenSSH alone, for example on another machine."""
+    """wfctl accepts a signature that was made with OpenSSH alone, on any machine."""
     signed.propose(*LONGER)
     made = sign(statement(signed), keys.allowed, tmp_path)
     assert signed.approve("amend-1", "--signature", str(made))[0] == "amendment.approved"
@@ -48,9 +48,10 @@ def test_statement_contains_everything_to_approve(signed: Place) -> None:
 def test_approval_of_an_older_statement_form_stays_valid(
     signed: Place, keys: Keys, tmp_path: Path, form: int
 ) -> None:
-    """Older statements have an impact without stopped downstream attempts.
+    """Approvals with statements of the first two forms are still valid.
 
-    Statements of the first form have only the digest of the impact and no scripts.
+    The impact in these forms has no stopped downstream attempts. The first form has only the digest
+    of the impact, and no scripts.
     """
     signed.finish("stage-1")
     signed.done("append", "attempt.started", "--data", attempt_data("stage-2"))
@@ -80,7 +81,7 @@ def test_approval_of_an_older_statement_form_stays_valid(
 def test_approval_of_the_third_statement_form_stays_valid(
     signed: Place, keys: Keys, tmp_path: Path
 ) -> None:
-    """In this form, a changed check still stops the running attempt."""
+    """An approval is valid in which, as in that form, a changed check stops the attempt."""
     signed.done("append", "attempt.started", "--data", attempt_data("stage-1"))
     signed.propose("--stage", "stage-1", "--set", "parameters.verify=true", "--reason", "so")
     said = json.loads(statement(signed))
@@ -108,7 +109,7 @@ def test_key_of_a_stranger_is_refused(signed: Place, keys: Keys) -> None:
 def test_signature_for_an_earlier_head_is_a_conflict(
     signed: Place, keys: Keys, tmp_path: Path
 ) -> None:
-    """If the log has newer events, the exit code is 4."""
+    """The approval exits with code 4 if the log has events after the signed statement."""
     signed.propose(*LONGER)
     made = sign(statement(signed), keys.allowed, tmp_path)
     signed.done("note", "meanwhile")
@@ -119,7 +120,7 @@ def test_signature_for_an_earlier_head_is_a_conflict(
 
 
 def test_append_accepts_no_signature(signed: Place, keys: Keys, tmp_path: Path) -> None:
-    """Agents use `append`, so even a valid signature is refused there."""
+    """`append` refuses an approval even if its data contain a valid signature."""
     signed.propose(*LONGER)
     text = statement(signed)
     good = {**APPROVAL, "proof": proof(text, sign(text, keys.allowed, tmp_path))}
@@ -134,7 +135,7 @@ def test_append_accepts_no_signature(signed: Place, keys: Keys, tmp_path: Path) 
 
 
 def test_edited_state_file_changes_nothing(signed: Place) -> None:
-    """The audit lists the edit before and after the next write."""
+    """The edit does not change the plan, and the audit lists it before and after a write."""
     before = signed.definition()
     path = signed.path / "workflow-state.json"
     document = json.loads(path.read_text())
@@ -148,7 +149,7 @@ def test_edited_state_file_changes_nothing(signed: Place) -> None:
 
 
 def test_policy_change_needs_consent_under_the_old_policy(signed: Place, keys: Keys) -> None:
-    """After the signed approval, the new policy applies."""
+    """A change of the consent policy needs a signature, and then the new policy applies."""
     signed.propose("--set", "consent=trust", "--reason", "alone now")
     assert signed.call("amend", "approve", "amend-1").code == 6
     signed.approve("amend-1", "--key", str(keys.allowed))
@@ -160,7 +161,7 @@ def test_policy_change_needs_consent_under_the_old_policy(signed: Place, keys: K
 
 @pytest.mark.forged
 def test_forged_policy_change_is_ignored(signed: Place) -> None:
-    """Approvals that rely on the forged policy are ignored as well."""
+    """wfctl ignores an inserted policy change, and the approvals that rely on it."""
     signed.propose("--set", "consent=trust", "--reason", "quick")
     text = statement(signed)
     data = {**APPROVAL, "invalidated_stages": [], "proof": proof(text, policy="trust")}
@@ -203,7 +204,7 @@ def _other_change(bodies: list[Row]) -> list[Row]:
 def test_rewritten_history_loses_its_approvals(
     edit: Callable[[list[Row]], list[Row]], signed: Place, keys: Keys
 ) -> None:
-    """Even with a valid hash chain, no approval counts, and the audit reports the change."""
+    """Approvals are not valid in a rewritten log, even if its hash chain is valid."""
     before = signed.definition()
     signed.propose(*LONGER)
     signed.done("note", "meanwhile")
@@ -214,7 +215,7 @@ def test_rewritten_history_loses_its_approvals(
 
 
 def test_approval_on_a_replaced_log_is_refused(signed: Place, keys: Keys) -> None:
-    """The user account has pinned the first event of the original log."""
+    """The approval exits with code 6, because the user has pinned the original log."""
     signed.propose(*LONGER)
     signed.edit_rows(_downgraded)
     answer = signed.json("amend", "approve", "amend-1")
@@ -223,7 +224,7 @@ def test_approval_on_a_replaced_log_is_refused(signed: Place, keys: Keys) -> Non
 
 
 def test_forged_stored_state_is_ignored(signed: Place) -> None:
-    """Under the policy signature, the state is computed from the events alone."""
+    """Under the policy `signature`, wfctl computes the state only from the events."""
     from lifecycle.fold.evolve import REDUCER
     from service.reading import stream_log
 
@@ -283,7 +284,7 @@ def test_signature_policy_requires_signers(tmp_path: Path) -> None:
 def test_unpinned_log_causes_a_warning(
     signed: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another user account sees the warning with every status."""
+    """`status` warns a user who has not pinned (remembered) the log."""
     assert "pinned" not in signed.call("status").out
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "another"))
     assert "has not pinned this log" in signed.call("status").out

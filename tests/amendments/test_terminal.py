@@ -29,7 +29,7 @@ def at_terminal(place: Place, answer: str, *words: str) -> tuple[int, str]:
 
 
 def test_person_sees_the_amendment_and_approves(place: Place) -> None:
-    """The output has the changes, the reason and the impact before the question."""
+    """`amend approve` shows the changes, the reason and the impact before the question."""
     code, shown = at_terminal(place, "y\n")
     assert code == 0, shown
     lines = shown.splitlines()
@@ -60,7 +60,7 @@ def test_answer_no_decides_nothing(place: Place) -> None:
 
 
 def test_end_of_input_decides_nothing(place: Place) -> None:
-    """The amendment is still pending."""
+    """If the input ends before an answer, the amendment stays pending."""
     before = place.definition()
     code, _ = at_terminal(place, "\x04")
     assert code == 6
@@ -69,14 +69,14 @@ def test_end_of_input_decides_nothing(place: Place) -> None:
 
 
 def test_agent_at_a_terminal_is_refused_without_a_question(place: Place) -> None:
-    """The option --actor marks the caller as an agent."""
+    """A caller that --actor names as an agent cannot approve, even at a terminal."""
     code, shown = at_terminal(place, "y\n", "--actor", "agent:helper")
     assert (code, "Approve?" in shown) == (6, False)
     assert place.document()["version"] == 1
 
 
 def test_approval_through_a_pipe_is_refused(place: Place) -> None:
-    """Without a terminal, no caller counts as a person."""
+    """An answer from a pipe does not approve, because no person typed it at a terminal."""
     line = ("setsid", sys.executable, "-m", "cli.main", "--root", str(place.path))
     for words in (("--actor", "user:ada"), ("--actor", "agent:x"), ()):
         assert _piped((*line, "amend", "approve", "amend-1", *words)) == 6
@@ -94,7 +94,7 @@ def _piped(line: tuple[str, ...]) -> int:
 
 
 def test_agent_set_by_the_environment_is_refused(place: Place) -> None:
-    """The variable WFCTL_ACTOR marks the caller as an agent."""
+    """A caller that the variable WFCTL_ACTOR names as an agent cannot approve."""
     answer = wfctl(
         *("--root", str(place.path), "amend", "approve", "amend-1"),
         environ={"WFCTL_ACTOR": "agent:x"},
@@ -104,7 +104,7 @@ def test_agent_set_by_the_environment_is_refused(place: Place) -> None:
 
 @pytest.mark.forged
 def test_forged_approval_of_an_agent_is_ignored(place: Place) -> None:
-    """The row has no proof, so the fold refuses it like the command does."""
+    """wfctl ignores an approval inserted with SQL, because it has no proof of consent."""
     before = place.definition()
     data = {"amendment": "amend-1", "version": 2, "approved_by": "user", "proof": {}}
     place.write_row("amendment.approved", data)

@@ -37,9 +37,9 @@ PLAN: dict[str, Any] = {
         {"id": "stage-3", "name": "Look", "outputs": ["stage-3/out.txt"]},
     ],
 }
-#: Scripts that each create the file ``ran``.
+#: Scripts that a plan can run. Each creates the file ``ran``, which shows that it has run.
 FILES = ("init.sh", "check.sh", "agent.sh")
-#: Commands that start a session, a job, an agent or a check, all of which are refused.
+#: Commands that would start a session, a job, an agent or a check, and must be refused.
 REFUSED = (
     "session start",
     "session start --dry-run",
@@ -56,7 +56,7 @@ REFUSED = (
     "append session.started --data {{}}",
     'append stage.prepared --data {{"stage":"{stage}"}}',
 )
-#: Commands that are accepted or refused for another reason.
+#: Other commands, which may succeed or be refused for another reason, but must not run a script.
 OTHERS = (
     "run --dry-run",
     "reconcile",
@@ -94,7 +94,7 @@ def furnished(folder: Path) -> Path:
 
 
 def begun(folder: Path, policy: str, keys: Keys) -> Path:
-    """Create a workflow as an agent, under a policy that needs a person."""
+    """Create a workflow as an agent, so that no person has approved its plan."""
     root = furnished(folder)
     signers = ["--signers", str(keys.signers)] if policy == "signature" else []
     line = ["init", str(write_plan(folder, PLAN)), "--consent", policy, *signers]
@@ -117,7 +117,7 @@ def called(root: Path, line: str, stage: str) -> tuple[int, dict[str, Any]]:
 def test_no_command_runs_a_script_of_an_unapproved_plan(
     policy: str, stage: str, tmp_path: Path, keys: Keys
 ) -> None:
-    """All refusals have the same next action, which is the approval."""
+    """Every command that would run a script exits with code 6 and suggests the approval."""
     root = begun(tmp_path, policy, keys)
     version = Place(root).version()
     _, expected = called(root, "dispatch stage-1", stage)
@@ -141,7 +141,7 @@ def test_no_command_runs_a_script_of_an_unapproved_plan(
     "line", ["stage verify stage-1", "stage complete stage-1", "run", "reconcile", "verify --deep"]
 )
 def test_no_check_of_an_imported_plan_runs_before_its_approval(line: str, tmp_path: Path) -> None:
-    """A stage that waits for its check also waits for the approval of the plan."""
+    """An imported stage whose results wait for a check also waits for the plan's approval."""
     need_programs("bash")
     root = furnished(tmp_path)
     trusted = tmp_path / "trusted"
@@ -169,7 +169,7 @@ def test_no_check_of_an_imported_plan_runs_before_its_approval(line: str, tmp_pa
 
 @pytest.mark.slow
 def test_session_of_an_approved_plan_runs_its_init_script(tmp_path: Path, keys: Keys) -> None:
-    """After the approval, an agent may start a session."""
+    """After a person approved the plan, an agent can start a session, which runs init.sh."""
     root = begun(tmp_path, "terminal", keys)
     agree(root)
     done = wfctl("--root", str(root), "session", "start", environ={**os.environ, **AGENT})

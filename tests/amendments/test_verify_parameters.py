@@ -1,4 +1,4 @@
-"""Parameters used only by the verify command: a new value does not run the stage again."""
+"""A new value of a parameter that only the verify command uses does not rerun the stage."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _plain(folder: Path, **parameters: Any) -> dict[str, Any]:
 
 
 def _set_limit(place: Place, value: Any) -> dict[str, Any]:
-    """Approve another limit, and return the proposal with its impact."""
+    """Propose and approve another limit for the verify command, and return the proposal."""
     path = f"parameters.verify_parameters.limit={json.dumps(value)}"
     return amended_loop(place, "--stage", "stage-1", "--set", path)
 
@@ -48,7 +48,7 @@ def test_new_limit_checks_a_result_again(
 
 @pytest.mark.slow
 def test_failed_result_can_pass_a_new_limit(tmp_path: Path) -> None:
-    """The stage completes with its existing result."""
+    """A stage whose result failed the old limit completes with this result."""
     place = begun(tmp_path, _plain(tmp_path, verify_parameters={"limit": 2}))
     assert place.call("run").code == 6
     _set_limit(place, 4)
@@ -100,7 +100,7 @@ def test_new_limit_computes_no_task_of_earlier_rounds(tmp_path: Path) -> None:
 
 
 def test_verify_parameter_must_not_be_a_command_parameter(tmp_path: Path) -> None:
-    """Names and values that cannot be an environment variable are refused too."""
+    """`plan check` also refuses names and values that cannot be environment variables."""
     own = {"limit": 1, "verify_parameters": {"limit": 2, "a-b": 1, "c": [1]}}
     place = Place(tmp_path)
     path = write_plan(tmp_path, {"workflow_id": "w", "stages": [_plain(tmp_path, **own)]})

@@ -1,4 +1,4 @@
-"""Fixtures: workflows in which tests call wfctl."""
+"""Fixtures: workflows on which the tests run wfctl commands."""
 
 from __future__ import annotations
 

@@ -120,9 +120,9 @@ fields:
 """
 STATE = """\
 """
-#: The same plan with jobs that run for a longer time.
+#: The same plan with jobs that run long enough to be observed while they run.
 SLOW_PLAN = PLAN.replace('command = "echo', 'command = "sleep 20; echo')
-#: World → the files of its folder, and the commands that build it.
+#: Name of a small workflow → the files of its folder, and the commands that build the workflow.
 WORLDS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
     "plan": ({"plan.toml": PLAN, "fit.py": FIT}, ()),
     "new": ({"plan.toml": PLAN, "fit.py": FIT}, ("wfctl init plan.toml",)),
@@ -180,8 +180,8 @@ _REVIEWED = (
     "wfctl machine update login planReview.approved=true",
 )
 _TASK = 'wfctl machine task login task-1 --title "Write the form" --status pending'
-#: Command → the world of its example and the commands that run first.
-#: Other examples run in the completed workflow.
+#: Command → the small workflow in which its example runs, and the commands that run first. The
+#: example of any other command runs in the completed workflow.
 BEFORE: dict[str, tuple[str, tuple[str, ...]]] = {
     "init": ("plan", ()),
     "plan check": ("plan", ()),
@@ -272,7 +272,7 @@ BEFORE: dict[str, tuple[str, tuple[str, ...]]] = {
     "demo": ("plan", ()),
     "db restore": ("completed", ("wfctl db backup ../walks.db", "mkdir ../new; cd ../new")),
 }
-#: Commands that run until they are interrupted → the text after which the example interrupts them.
+#: Command that runs until it is interrupted → the output after which its example interrupts it.
 UNENDING = {"demo": "walk-demo\r\n", "serve": "\n", "witness serve": "\n", "mcp": "\n"}
 _FIRST_ENTRY = (
     "wfctl audit bypasses -o json | python3 -c"
@@ -359,7 +359,7 @@ class Worlds:
         return Answer(self.stable(text), code)
 
     def stable(self, text: str) -> str:
-        """Replace text that differs between runs."""
+        """Replace parts of an output that differ between runs, such as times and digests."""
         text = text.replace(str(self._home), "~").replace(str(self._home.parent), "")
         for pattern, replacement in _STABLE:
             text = pattern.sub(replacement, text)
@@ -370,9 +370,10 @@ _UUID = "0199f0a2-3c4d-7e5f-8a6b-9c0d1e2f3a4b"
 _DIGITS = "3f9c01a7d25e8b4640b1c7f2" * 3
 #: Commands without an example output, because they take over the terminal.
 SILENT = frozenset({"runner attach"})
-#: Pattern → its replacement. Spaces after a number preserve the columns.
+#: Pattern of text that differs between runs → its replacement. A replacement keeps the spaces after
+#: a number, so that the columns stay aligned.
 _STABLE: list[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]] = [
-    # A terminal shows the progress line only while the command waits.
+    # Remove the progress line, which a terminal shows only while the command waits.
     (re.compile(r"\r\x1b\[2K(waiting: [^\r]*)?"), ""),
     (re.compile(r"\x1b\[[0-9;?]*[A-Za-z]"), ""),
     (
@@ -400,7 +401,8 @@ _STABLE: list[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]] = [
     (re.compile(r"\b\d+(\.\d+)? +s\b *(?= )"), lambda found: "2.1 s".ljust(len(found[0]))),
     (re.compile(r"\b\d+(\.\d+)? +s\b(?! )"), "2.1 s"),
     (re.compile(r"\b0\.\d{2,6} *(?= )"), lambda found: "0.031".ljust(len(found[0]))),
-    # The digest at the end of a session's name may have digits alone.
+    # Replace the digest at the end of a session name separately, because it may consist of digits
+    # only.
     (re.compile(r"(?<=_walks_)[0-9a-f]{8,64}"), lambda found: _DIGITS[: len(found[0])]),
     (
         re.compile(r"(?<![0-9a-z])(?=\d*[a-f])(?=[a-f]*\d)[0-9a-f]{8,64}(?![0-9a-z])"),

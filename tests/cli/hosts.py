@@ -13,26 +13,27 @@ from typing import NamedTuple, Self
 from tests.cli.support import HERE, Answer
 from tests.need import need, need_programs, need_root
 
-# A hostname namespace belongs to a process, so each command starts in a new namespace.
+# Program that sets the hostname and then runs a command. A hostname namespace belongs to a process,
+# so each command starts in a new namespace.
 _NAMED = (
     "import os, socket, sys; socket.sethostname(sys.argv[1]); os.execvp(sys.argv[2], sys.argv[2:])"
 )
 
 
 def ip(*arguments: str) -> None:
-    """Configure a part of the network."""
+    """Run `ip` with the given arguments to configure a simulated network."""
     subprocess.run(["ip", *arguments], check=True, capture_output=True)
 
 
 class Host(NamedTuple):
-    """A simulated host. `server` is the address of the server in the network of the host."""
+    """A simulated host, with the server's address as seen from this host."""
 
     name: str
     network: str
     server: str
 
     def wfctl(self, *arguments: str, **environ: str) -> Answer:
-        """Call the real program on this host."""
+        """Run wfctl in a separate process on this simulated host."""
         command = [sys.executable, "-m", "cli.main", *arguments]
         done = subprocess.run(
             [*self.within(), *command],
@@ -93,7 +94,7 @@ class Networks:
         return ("ip", "netns", "exec", self.server)
 
     def listen(self) -> str:
-        """Return the addresses of the server."""
+        """Return the addresses at which the server must listen."""
         return ",".join(host.server for host in self.hosts)
 
     def _remove(self) -> None:

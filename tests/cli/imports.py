@@ -31,7 +31,8 @@ READS: dict[str, list[str]] = {
     "why": ["why", "stage-2"],
     "rehydrate": ["rehydrate"],
 }
-#: Command → its line, and the event models that it builds. Flat event data need no model.
+#: Command → its command line, and the pydantic models that it builds for its events. Events with
+#: flat data need no model.
 WRITES: dict[str, tuple[list[str], list[str]]] = {
     "note": (["note", "hi"], []),
     "append": (["append", "note.logged", "--data", '{"text": "hi"}'], []),
@@ -55,7 +56,8 @@ OPENED: dict[str, dict[str, int]] = {
         "sync.json": 2,
         "workflow-state.json": 1,
     },
-    # The second connection only reads. If it closes last, the log is not copied into the database.
+    # The second connection is read-only. If it closes last, SQLite does not copy its write-ahead
+    # log into the database.
     "note": {
         ".wfctl": 1,
         "config.toml": 1,
@@ -71,8 +73,8 @@ OPENED: dict[str, dict[str, int]] = {
     },
 }
 
-#: Runs a command line, and reports the loaded modules, built event models and opened files.
-#: Modules that the interpreter loads before the program starts are not reported.
+#: Script that runs a command line, and reports the modules, event models and files that the command
+#: loaded. It does not report modules that the interpreter loads before the program starts.
 _PROGRAM = """
 import sys
 before = set(sys.modules)
@@ -115,11 +117,12 @@ class Loaded:
             said = json.load(answer)
         assert said["code"] == 0, done
         self.built: list[str] = said["built"]
-        #: Files of the root, with the number of times that each was opened.
+        #: The opened files of the root, each with the number of times that it was opened.
         self.opened = Counter(_plain(name, root) for name in said["opened"] if str(root) in name)
         said["modules"].remove(LOADER)  # the stand-in module loads nothing itself
         self.packages = {name.partition(".")[0] for name in said["modules"]}
-        #: Full names of wfctl modules, and top-level names of other packages.
+        #: The loaded modules: full names for modules of wfctl, and top-level names for other
+        #: packages.
         self.names = {
             name if name.partition(".")[0] in ROOMS else name.partition(".")[0]
             for name in said["modules"]
@@ -128,7 +131,7 @@ class Loaded:
 
 
 def _plain(opened: str, root: Path) -> str:
-    """Return the name of a file, also if the file is created under a temporary name."""
+    """Return the final name of a file that wfctl may create under a temporary name."""
     if opened == str(root):
         return "."
     name = opened.partition("?")[0].rpartition("/")[2]
@@ -153,7 +156,7 @@ _OF_PYTHON = sys.stdlib_module_names
 
 
 def lines() -> dict[str, list[str]]:
-    """Return each command line by the name of its list."""
+    """Return the command lines to measure, each with the name of its list of modules."""
     return READS | {name: line for name, (line, _) in WRITES.items()}
 
 

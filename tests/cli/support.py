@@ -65,14 +65,14 @@ def wfctl(
     environ: Mapping[str, str] | None = None,
     within: float = 120,
 ) -> Answer:
-    """Call the real program in a separate process, forked from a started one where possible."""
+    """Run wfctl in a separate process, forked from a started interpreter where possible."""
     environ = {**os.environ, "PYTHONPATH": str(HERE), **(environ or {})}
     done = forked.run(arguments, cwd=cwd, environ=environ, stdin=stdin, timeout=within)
     return Answer(done.returncode, done.stdout, done.stderr)
 
 
 def call(*arguments: str) -> Answer:
-    """Call the program in this process, which saves the start of a Python interpreter."""
+    """Run a wfctl command in this process, which saves the start of a Python interpreter."""
     out, err = io.StringIO(), io.StringIO()
     with redirect_stdout(out), redirect_stderr(err):
         code = run_line(list(arguments))
@@ -86,7 +86,7 @@ class Place:
         self.path = path
 
     def call(self, *arguments: str) -> Answer:
-        """Call a command in this root, within this process."""
+        """Run a wfctl command on this root, within this process."""
         return call("--root", str(self.path), *arguments)
 
     def json(self, *arguments: str) -> Answer:

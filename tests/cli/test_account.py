@@ -26,7 +26,7 @@ Told = list[str]
 
 @pytest.fixture(autouse=True)
 def _own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Use a separate state folder, so that the list of roots contains only those of the test."""
+    """Use a separate state folder, so that wfctl lists only the roots of this test."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
 
@@ -49,7 +49,7 @@ def propose(place: Place, stage_id: str) -> None:
 
 
 def nothing(folder: Path) -> Place:
-    """Return a workflow without open items."""
+    """Return a workflow in which no item needs attention."""
     return chain(folder)
 
 
@@ -120,7 +120,8 @@ def to_judge(folder: Path) -> Place:
     return place
 
 
-#: Situation → the kind and subject of each item in the account.
+#: Function that creates a situation → the kind and subject of each item that the commands must
+#: show.
 SITUATIONS: dict[Callable[[Path], Place], list[str]] = {
     nothing: [],
     stale_by_amendment: ["stale stage-2"],
@@ -133,7 +134,7 @@ SITUATIONS: dict[Callable[[Path], Place], list[str]] = {
     proposed: ["amendment amend-1"],
     to_judge: ["judgement stage-1"],
 }
-#: Situation → the items that the run loop resolves without a person.
+#: Function that creates a situation → the items that `wfctl run` resolves without a person.
 NOT_ASKED: dict[Callable[[Path], Place], set[str]] = {stale_by_amendment: {"stale stage-2"}}
 
 
@@ -201,14 +202,14 @@ READERS: dict[str, Callable[[Place, str], str]] = {
 
 
 def wanted(place: Place, situation: Callable[[Path], Place], reader: str) -> Told:
-    """Return the lines of the account that a reader has to show."""
+    """Return the lines that a given command must show for the items of the workflow."""
     lines = by_list("account")(place, "status").splitlines()
     names = [line.partition(": ")[0] for line in lines]
     assert names == SITUATIONS[situation]
     if "drift" in reader:
         return [line for line in lines if of_files(line)]
     if "rehydrate" in reader or reader in ("inbox", "brief as data"):
-        # These commands show only items that wait for a person.
+        # Leave out changed scripts, because these commands show only items that wait for a person.
         lines = [line for line in lines if not line.startswith("script ")]
     if reader == "inbox":
         kept = NOT_ASKED.get(situation, set())
@@ -221,11 +222,11 @@ def wanted(place: Place, situation: Callable[[Path], Place], reader: str) -> Tol
 def test_all_commands_report_the_same_items_and_next_actions(
     situation: Callable[[Path], Place], tmp_path: Path
 ) -> None:
-    """Each command shows every item of the account, and no item of another kind."""
+    """Each command shows exactly the expected items, and all suggest the same commands."""
     place = situation(tmp_path)
     check_words(place, situation)
     check_next_actions(place, situation)
-    # A changed result needs a decision, as an edited file does.
+    # A changed result file waits for a decision of a person, as an edited state file does.
     waits = situation not in NOT_ASKED and any(map(of_files, SITUATIONS[situation]))
     assert place.call("drift", "show").code == (7 if waits else 0)
 
@@ -241,7 +242,7 @@ def check_words(place: Place, situation: Callable[[Path], Place]) -> None:
         assert [name for name in others if f"{name}: " in text] == [], (reader, text)
 
 
-#: Kind of item → start of the command that resolves the item.
+#: Kind of item → start of the command that resolves an item of this kind.
 COMMANDS = {
     "amendment": "wfctl amend show",
     "drift": "wfctl drift show",
@@ -268,7 +269,7 @@ def check_next_actions(place: Place, situation: Callable[[Path], Place]) -> None
 
 @pytest.mark.long
 def test_completed_stage_shows_no_last_error(tmp_path: Path) -> None:
-    """The state file keeps the error of an earlier attempt, but no command shows it."""
+    """No command shows the error of an earlier attempt, although the state file keeps it."""
     place = chain(tmp_path, "test -e ../../../../../../go && echo 2 > b.txt")
     error = place.done("show", "stage-2")["last_error"]
     assert error == place.done("status")["stages"][1]["last_error"]

@@ -1,4 +1,4 @@
-"""A pseudo-terminal of an agent's program does not prove that a person is present."""
+"""A command in a pseudo-terminal of an agent does not count as typed by a person."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 def test_command_in_an_agent_terminal_gives_no_consent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Typed commands and answers count as the agent's, even if WFCTL_ACTOR names a person."""
+    """wfctl attributes typed answers to the agent, even if WFCTL_ACTOR names a person."""
     place = Place(tmp_path / "root")
     place.path.mkdir()
     pager = tmp_path / "pager"
@@ -38,7 +38,8 @@ def test_command_in_an_agent_terminal_gives_no_consent(
     assert created["actor"] == {"kind": "agent", "name": "gemini-cli"}
     assert place.types("--type", "amendment.approved") == []
 
-    # With --actor a person approves explicitly, and the proof names the agent's program.
+    # The option --actor explicitly names the person who approves. The proof also names the agent's
+    # program.
     code, shown = answered("y\n", *line, "--actor", "user:ada", "amend", "approve", "plan")
     assert code == 0, shown
     [approved] = place.done("events", "--type", "amendment.approved")
@@ -53,7 +54,7 @@ def test_command_in_an_agent_terminal_gives_no_consent(
 
 @pytest.mark.parametrize("variable", AGENT_MARKS)
 def test_environment_variable_of_an_agent_names_the_actor(variable: str, tmp_path: Path) -> None:
-    """This also applies in a pipe. A value that is not a name stands for an unknown agent."""
+    """wfctl records the agent that the variable names, or an agent named unknown."""
     expected = AGENT_MARKS[variable][0]
     for value in ("goose", "a b") if not expected else ("1",):
         name = expected or {"a b": "unknown"}.get(value, value)

@@ -19,7 +19,8 @@ COMPUTED = [*STARTED, ("stage.computed", {**ATTEMPT, "exit_code": 0})]
 FAILED = [*STARTED, ("stage.failed", {"stage": "stage-1", "error": "it broke"})]
 SEEN = {**ATTEMPT, "row": 9, "verdict": "LOST", "action": "lost", "reason": "r", "evidence": {}}
 
-#: Event type → its data, the events that must come first, and the events that result.
+#: Event type that `append` accepts → its data, the events that must come first, and the recorded
+#: events.
 CARRIED_OUT: dict[str, tuple[dict[str, Any], list[tuple[str, Any]], list[str]]] = {
     "stage.prepared": ({"stage": "stage-1"}, [], ["stage.prepared"]),
     "attempt.started": (STARTED[0][1], [], ["stage.prepared", "attempt.started"]),
@@ -130,7 +131,7 @@ def append(place: Place, type_: str, data: Any, *more: str) -> Any:
 
 
 def test_every_event_type_is_listed_as_accepted_or_refused() -> None:
-    """A new event type fails this test until it is added to one of the tables."""
+    """Each event type is in one of the two tables, so a new type needs an entry."""
     assert set(CARRIED_OUT) | set(REFUSED) == set(STAGED)
     assert not set(CARRIED_OUT) & set(REFUSED)
 
@@ -151,7 +152,7 @@ def test_append_records_an_event_with_its_consequences(place: Place, type_: str)
 
 @pytest.mark.parametrize("type_", REFUSED)
 def test_append_is_refused_like_other_commands(place: Place, type_: str) -> None:
-    """The rules refuse with code 5, a missing decision with code 6; nothing is recorded."""
+    """`append` exits with code 5 if a rule forbids the event, and 6 without a decision."""
     data, exit_code, code = REFUSED[type_]
     answer = place.json("append", type_, "--data", json.dumps(data))
     assert (answer.code, answer.error["code"]) == (exit_code, code)
@@ -165,7 +166,7 @@ def test_append_refuses_a_proof_of_consent(place: Place) -> None:
 
 
 def test_append_assigns_numbers_itself(place: Place) -> None:
-    """Numbers of attempts, retries and sessions in the caller's data are ignored."""
+    """`append` ignores numbers of attempts, retries and sessions in the caller's data."""
     lines = [
         ("attempt.started", {**STARTED[0][1], "attempt": "att-0007"}),
         ("stage.failed", {"stage": "stage-1", "error": "e"}),
@@ -221,7 +222,7 @@ def test_invalid_append_is_refused_with_an_error_code(place: Place, name: str) -
 
 
 def lines_of(*events: tuple[str, Any]) -> str:
-    """Return events as JSON lines."""
+    """Return events as text with one JSON object per line."""
     return "".join(json.dumps({"type": t, "data": d}) + "\n" for t, d in events)
 
 
@@ -267,7 +268,7 @@ def test_invalid_line_prevents_the_whole_append(place: Place, name: str) -> None
 
 
 def test_lines_are_read_from_standard_input(place: Place) -> None:
-    """The output of ``events -o jsonl`` is valid input for ``append``."""
+    """`append` accepts the output of ``events -o jsonl`` as its input."""
     place.done("note", "hello")
     line = place.call("-o", "jsonl", "events", "--type", "note.logged").out
     root = ["--root", str(place.path)]
@@ -286,13 +287,13 @@ NOTES: dict[str, list[str]] = {
 
 @pytest.mark.parametrize("name", NOTES)
 def test_data_follows_the_event_type(place: Place, name: str) -> None:
-    """The data are the text of a note, fields, or a JSON object."""
+    """After the event type, `append` accepts the text of a note, fields, or a JSON object."""
     place.done("append", *NOTES[name])
     assert place.notes() == ["hello"]
 
 
 def test_append_accepts_fields_as_arguments(place: Place) -> None:
-    """A value is parsed as JSON, or kept as text if it is not JSON or the field is text."""
+    """`append` parses a field value as JSON, or keeps it as text if it is not JSON."""
     append(place, *STARTED[0])
     place.done("append", "stage.failed", "stage=stage-1", "error=diverged")
     failed = next(e for e in place.done("events") if e["type"] == "stage.failed")
@@ -329,7 +330,7 @@ def test_append_reads_a_json_event_from_standard_input(
     ids=" ".join,
 )
 def test_refused_append_suggests_a_valid_example(place: Place, words: list[str]) -> None:
-    """The type, fields and values of the example pass validation."""
+    """The error shows an example whose type, fields and values are valid."""
     answer = place.json("append", *words)
     assert answer.code == 2
     found = re.search(r"`wfctl (append (?!--)[^`]*)`", answer.error["message"])
@@ -346,7 +347,7 @@ def test_append_without_arguments_suggests_an_example(place: Place) -> None:
 
 
 def test_refused_append_of_nested_data_suggests_a_file(place: Place) -> None:
-    """The example uses `@FILE` if no single argument can contain the data."""
+    """The example in the error reads nested data with `@FILE`."""
     error = place.json("append", "outputs.recorded").error
     assert "`wfctl append outputs.recorded --data @FILE`" in error["message"]
     assert "example" not in error["data"]

@@ -17,7 +17,7 @@ from tests.server import Server
 
 
 def lived(place: Place) -> Place:
-    """Record events, a claim, an attempt and a refusal in a workflow."""
+    """Create a workflow whose log has events, a claim, an attempt and a refusal."""
     place.done("note", "hello", "--command-id", "k")
     place.done("dispatch", "stage-1", "--sync")
     assert place.json("stage", "launch", "stage-2").code == 5
@@ -40,7 +40,7 @@ def check_same(place: Place, before: list[str]) -> None:
 @pytest.mark.long
 @pytest.mark.slow
 def test_workflow_moves_to_a_server_and_back(server: Server, place: Place, tmp_path: Path) -> None:
-    """The generated files stay valid without a rewrite, because the log is the same."""
+    """After each `db copy`, the generated files still match the log without a rewrite."""
     before, files = hashes(lived(place)), shown(place)
     own, url = place.done("db", "url")["url"], server.schema()
     rehearsed = call("-o", "json", "db", "copy", own, url, "--dry-run").data
@@ -67,7 +67,7 @@ def test_workflow_moves_to_a_server_and_back(server: Server, place: Place, tmp_p
 def test_backup_restores_a_lost_log(
     request: pytest.FixtureRequest, tmp_path: Path, engine: str, form: str
 ) -> None:
-    """Both engines and both formats work. A restore is refused while the log exists."""
+    """`db restore` works for both databases and formats, but not while a log exists."""
     url = request.getfixturevalue("server").log() if engine == "postgresql" else None
     place = lived(made(tmp_path, url or f"sqlite:///{tmp_path}/log.db"))
     before, file = hashes(place), tmp_path / "backup"

@@ -1,4 +1,4 @@
-"""A plan that cannot become a workflow is refused with its reason, and nothing is written."""
+"""`init` refuses an invalid plan with the reason and writes nothing."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_plan_that_breaks_a_rule_is_refused_with_its_reason(tmp_path: Path, name
 
 
 def test_all_problems_of_a_plan_are_reported_together(tmp_path: Path) -> None:
-    """A person can correct every problem of a plan at the same time."""
+    """`init` reports every problem of a plan at the same time."""
     plan = with_stage(depends_on=["stage-8", "stage-9"], backend="moon")
     error, _ = init(tmp_path, write_plan(tmp_path, plan))
     assert len(error["data"]["problems"]) == 3
@@ -166,7 +166,7 @@ NOT_FINITE = {
 
 @pytest.mark.parametrize("file", NOT_FINITE)
 def test_number_that_is_not_finite_is_refused(tmp_path: Path, file: str) -> None:
-    """NaN and infinity are refused in JSON, YAML and TOML."""
+    """`init` refuses NaN and infinity in JSON, YAML and TOML plans."""
     (tmp_path / file).write_text(NOT_FINITE[file], "utf-8")
     error, code = init(tmp_path, tmp_path / file)
     assert (code, error["code"]) == (1, "invalid_plan")
@@ -181,7 +181,7 @@ def test_plan_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
 
 
 def test_missing_plan_is_not_found(tmp_path: Path) -> None:
-    """A missing file and a folder both exit with code 3 and the path."""
+    """`init` exits with code 3 and names the path if it is missing or is a folder."""
     error, code = init(tmp_path, tmp_path / "gone.json")
     assert (code, error["code"]) == (3, "not_found")
     assert "gone.json" in error["message"]
@@ -191,7 +191,7 @@ def test_missing_plan_is_not_found(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("bad", ['{"stages": [', ""])
 def test_plan_from_standard_input_is_validated(tmp_path: Path, bad: str) -> None:
-    """``-`` reads standard input and applies the same checks as for a file."""
+    """``init -`` reads the plan from standard input and checks it like a file."""
     answer = wfctl("-o", "json", "init", "-", cwd=tmp_path, stdin=bad)
     assert answer.code == 1
     assert answer.error["code"] in ("unreadable_plan", "invalid_plan")
@@ -201,7 +201,7 @@ def test_plan_from_standard_input_is_validated(tmp_path: Path, bad: str) -> None
 
 
 def test_same_plan_in_json_yaml_and_toml_creates_the_same_workflow(tmp_path: Path) -> None:
-    """The three formats contain the same document."""
+    """`init` records the same document for plans in the three formats."""
     (tmp_path / "p.json").write_text(json.dumps(PLAN))
     (tmp_path / "p.yaml").write_text(json.dumps(PLAN))
     (tmp_path / "p.toml").write_text(

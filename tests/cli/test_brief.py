@@ -30,7 +30,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Place:
 def test_brief_answer_stays_within_its_budget(
     told: Place, command: list[str], budget: int, form: str
 ) -> None:
-    """The answer also uses the budget: it shows the newest record if there is room."""
+    """The answer stays within the token budget, and shows the newest record if it fits."""
     shown = told.call("-o", form, *command, "--brief", str(budget)).out
     assert count_tokens(shown) <= budget
     if budget > 80:
@@ -49,7 +49,7 @@ def test_brief_answer_counts_the_omitted_records(told: Place, command: list[str]
 
 @pytest.mark.parametrize("command", RECORDS)
 def test_limit_options_return_the_newest_records(told: Place, command: list[str]) -> None:
-    """``-n`` and ``--limit`` keep the order, with and without a budget."""
+    """``-n`` and ``--limit`` return the newest records in their usual order."""
     every = [record["version"] for record in told.done(*command)]
     for option in ("-n", "--limit"):
         assert [r["version"] for r in told.done(*command, option, "3")] == every[-3:]
@@ -62,5 +62,5 @@ def test_limit_options_return_the_newest_records(told: Place, command: list[str]
 def test_brief_refuses_other_output_options(
     told: Place, command: list[str], other: list[str]
 ) -> None:
-    """The combination exits with code 2."""
+    """A command with `--brief` and another output option exits with code 2."""
     assert told.call(*command, "--brief", "9", *other).code == 2

@@ -24,11 +24,11 @@ URLS = {
 
 @pytest.mark.parametrize("url", URLS)
 def test_user_name_of_the_caller_is_not_stored(url: str) -> None:
-    """Git may share the configuration, and each user connects under their own name."""
+    """The stored URL has no user name, because git may share the file with other users."""
     assert without_secrets(url) == URLS[url]
     assert f'database_url = "{URLS[url]}"' in config_text(Config("w", url))
 
 
 def test_notify_command_is_kept_in_the_configuration() -> None:
-    """Rewriting the configuration preserves the command."""
+    """wfctl keeps the notify command when it rewrites the configuration."""
     assert 'notify = "curl -d @- \\"x\\""' in config_text(Config("w", notify='curl -d @- "x"'))

@@ -1,4 +1,4 @@
-"""A full or read-only disk: acknowledged data is kept, and a later command repairs the files."""
+"""On a full or read-only disk, wfctl loses no acknowledged data and can repair its files."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from tests.need import need
 
 pytestmark = [pytest.mark.slow, pytest.mark.root]
 
-#: Size of a file system in bytes, slightly larger than a workflow.
+#: Size in bytes of the test file system, slightly larger than a workflow.
 SIZE = 2_000_000
-#: Block size of the file system in bytes.
+#: Block size in bytes of the test file system.
 BLOCK = 4096
-#: A note that needs more blocks in progress.log than in the log.
+#: A note so long that it needs more disk blocks in progress.log than in the event log.
 LONG = "x" * 19_000
 
 
@@ -128,7 +128,7 @@ def test_write_on_a_read_only_disk_changes_nothing(disk: Disk, name: str) -> Non
 
 
 def test_init_on_a_read_only_disk_writes_nothing(bare: Disk, tmp_path: Path) -> None:
-    """The same command succeeds once the disk is writable."""
+    """`init` fails, and succeeds after the disk is writable."""
     plan = str(write_plan(tmp_path))
     bare.read_only()
     answer = bare.json("init", plan, "--consent", "trust")
@@ -143,7 +143,7 @@ NO_ROOM = ("disk_full", "store_unwritable", "files_behind")
 
 @pytest.mark.parametrize("free", [0, 4096, 16_384, 45_056, 65_536, 98_304])
 def test_init_on_a_full_disk_can_be_repeated(bare: Disk, tmp_path: Path, free: int) -> None:
-    """The second call completes the first one, or reports that the workflow exists."""
+    """A second `init` completes the failed one, or reports that the workflow exists."""
     plan = str(write_plan(tmp_path))
     bare.leave(free)
     first = bare.json("init", plan, "--consent", "trust")
@@ -164,7 +164,7 @@ def check(disk: Disk) -> None:
 
 
 def test_note_on_a_full_disk_is_recorded_or_refused(disk: Disk) -> None:
-    """Every acknowledged note is in the log, and no refused note is."""
+    """The log contains every note whose command succeeded, and no refused note."""
     disk.leave(65_536)
     acknowledged = []
     for number in range(25):

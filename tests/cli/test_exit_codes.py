@@ -166,12 +166,12 @@ EVERY = [error for module in MODULES for error in errors_of(module)]
 
 @pytest.mark.parametrize("kind", EVERY, ids=lambda kind: kind.__name__)
 def test_every_error_class_has_its_chosen_exit_code(kind: type[Exception]) -> None:
-    """A new error class fails this test until its exit code is chosen."""
+    """Each error class is in the table with its exit code, so a new class needs an entry."""
     assert exit_code(kind.__new__(kind)) == CHOSEN[kind]
 
 
 def test_error_codes_are_unique() -> None:
-    """Programs distinguish errors by ``code``, so two error trees must not share a code."""
+    """Two error classes do not share a ``code``, except for a few listed codes."""
     shared = {
         "already_exists",  # same meaning in two packages, as the next three codes
         "unknown_event_type",
@@ -184,7 +184,7 @@ def test_error_codes_are_unique() -> None:
 
 
 def test_unexpected_error_exits_with_code_1() -> None:
-    """A bug must not exit with a code that has another meaning."""
+    """An internal error exits with code 1, because other codes have a documented meaning."""
     assert exit_code(RuntimeError()) == FAILED
     found = [kind for kind, code in CHOSEN.items() if code == FINDINGS]
     about_proofs = [kind for kind in found if issubclass(kind, use.ServiceError)]

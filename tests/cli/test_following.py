@@ -51,7 +51,7 @@ def test_events_of_other_processes_are_followed(place: Place) -> None:
 
 
 def test_follower_survives_a_restart_of_the_server(tmp_path: Path) -> None:
-    """Later events are printed once, without the events of other workflows."""
+    """`events --follow` prints each later event once, and no event of another workflow."""
     server = started()
     try:
         url = server.log()

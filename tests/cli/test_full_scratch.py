@@ -13,7 +13,7 @@ from tests.cli.test_disk import Disk, small_disk
 
 pytestmark = [pytest.mark.slow, pytest.mark.root]
 
-#: Size in bytes of a file system that fits the files of one small job.
+#: Size in bytes of a file system that is just large enough for the files of one small job.
 SIZE = 600_000
 
 
@@ -55,7 +55,7 @@ MAP = {"map": {"grid": {"x": [1, 2]}}, "task_outputs": ["out.txt"]}
 def test_stage_waits_for_space_on_a_full_scratch_disk(
     tmp_path: Path, scratch: Disk, more: dict[str, Any]
 ) -> None:
-    """The first line names the file system. `run` tries again and uses no retry."""
+    """`run` names the file system, and a later `run` tries again without counting a retry."""
     place = made(tmp_path, scratch, "echo hi > out.txt", **more)
     scratch.fill()
     for _ in range(2):
@@ -72,7 +72,7 @@ def test_stage_waits_for_space_on_a_full_scratch_disk(
 
 @pytest.mark.long
 def test_submission_larger_than_the_free_space_waits(tmp_path: Path, scratch: Disk) -> None:
-    """The free bytes alone do not show whether a submission fits, so each `run` tries."""
+    """Each `run` tries the submission, because the free bytes do not show whether it fits."""
     place = made(tmp_path, scratch, "echo hi > out.txt")
     scratch.leave(4096)
     assert place.call("run").code == 6
@@ -108,7 +108,7 @@ def test_failure_of_a_job_that_filled_its_disk_names_the_file_system(
 
 
 def test_full_root_is_reported_with_its_free_bytes(scratch: Disk, tmp_path: Path) -> None:
-    """The log cannot be written, and the same command succeeds once there is space."""
+    """The command reports the free bytes, and succeeds after space is freed."""
     place = Disk(scratch.path)
     place.done("init", str(write_plan(tmp_path)), "--consent", "trust")
     place.fill()
@@ -127,7 +127,7 @@ def test_full_root_is_reported_with_its_free_bytes(scratch: Disk, tmp_path: Path
 def test_full_temporary_folder_fails_no_stage(
     tmp_path: Path, scratch: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """wfctl prepares submissions in that folder, so the stage waits and stays ready."""
+    """The stage stays ready if wfctl cannot prepare a submission in the temporary folder."""
     place = made(tmp_path, scratch, f"echo hi > out.txt # {'x' * 20_000}")
     scratch.leave(4096)
     monkeypatch.setattr("tempfile.tempdir", str(scratch.path))

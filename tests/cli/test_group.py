@@ -66,7 +66,7 @@ def test_approval_under_another_name_records_the_database_user(
 def test_reverted_edit_under_another_name_records_the_database_user(
     page: dict[str, str], cy: str, tmp_path: Path
 ) -> None:
-    """The rule applies to every kind of consent."""
+    """The consent to revert a manual edit also names the database user."""
     place = made(tmp_path, page["writer"], "dismissed")
     state = place.path / "workflow-state.json"
     state.write_text(state.read_text("utf-8").replace('"Run"', '"Walk"'), "utf-8")
@@ -200,7 +200,8 @@ def test_three_members_follow_the_documentation_page(
     config = (first / ".wfctl" / "config.toml").read_text("utf-8")
     assert "ana" not in config
 
-    # The other members create a root from the file that a colleague sends.
+    # The other members create their roots with the commands of the page, from a file that a
+    # colleague sends.
     block = next(one for one in shell_blocks() if one.startswith("mkdir"))
     sent = tmp_path / "config.toml"
     sent.write_text(config)
@@ -220,7 +221,8 @@ def test_three_members_follow_the_documentation_page(
     said = " ".join(ana.shell("wfctl amend show amend-1", first).out.split())
     assert "by user:ana (as the database user bea)" in said
 
-    # The reader can read everything, and every write is refused as the page says.
+    # The member with read access can read everything, and each write exits with the code that the
+    # page states.
     promised = re.search(r"ther commands fail with exit code (\d)", " ".join(text.split()))
     assert promised
     place = dee.home / "melt"

@@ -64,7 +64,7 @@ def test_hidden_command_has_no_example(name: str) -> None:
 
 
 def test_every_command_has_an_example_that_calls_it() -> None:
-    """The examples and the commands have the same names."""
+    """Each command has one example, and each example belongs to a command."""
     examples = read_examples()
     assert list(examples) == [name for name in load_commands() if name not in HIDDEN]
     assert set(examples) == set(NAMES)
@@ -74,7 +74,7 @@ def test_every_command_has_an_example_that_calls_it() -> None:
 
 
 def test_every_option_in_an_example_exists() -> None:
-    """A reader can paste each example."""
+    """Each example uses only existing options, so that a reader can paste the line."""
     commands = dict(_iterate_commands(program()))
     for name, example in read_examples().items():
         known = {opt for p in commands[name].params for opt in (*p.opts, *p.secondary_opts)}
@@ -87,7 +87,7 @@ def test_every_option_in_an_example_exists() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_help_of_a_command_ends_with_its_example_and_the_output(name: str) -> None:
-    """Only commands that take over the terminal have no output."""
+    """The help ends with the example's output, unless the command takes over the terminal."""
     printed = call(*name.split(), "--help").out
     lines = printed.partition("Example:\n")[2].rstrip("\n").splitlines()
     assert lines == [f"  {line}".rstrip() for line in read_examples()[name].splitlines()]
@@ -98,7 +98,7 @@ def test_help_of_a_command_ends_with_its_example_and_the_output(name: str) -> No
 
 
 def test_wfctl_alone_lists_the_commands_by_task() -> None:
-    """The list has every heading and no options."""
+    """`wfctl` without arguments prints every heading of the command list and no options."""
     answer = call()
     assert answer.code == 0
     assert all(f"{title}:" in answer.out for title in load_sections())
@@ -108,7 +108,7 @@ def test_wfctl_alone_lists_the_commands_by_task() -> None:
 
 @pytest.mark.parametrize("name", [name for name, usual in load_groups().items() if usual is None])
 def test_group_alone_lists_its_commands(name: str) -> None:
-    """A list is a valid answer, so the exit code is 0."""
+    """A command group without a subcommand lists its commands and exits with code 0."""
     answer = call(name)
     assert answer.code == 0
     inner = [one.removeprefix(f"{name} ") for one in NAMES if one.startswith(f"{name} ")]
@@ -118,7 +118,7 @@ def test_group_alone_lists_its_commands(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name, usual in load_groups().items() if usual])
 def test_group_alone_runs_its_usual_command(place: Place, name: str) -> None:
-    """The answer is the same as that of the group's default command."""
+    """A group with a default command gives the same answer as that command."""
     answer = place.json(name)
     assert answer.code == 0
     assert answer.data == place.json(name, str(load_groups()[name])).data
@@ -138,7 +138,7 @@ def test_invalid_value_is_reported_without_internal_terms(line: list[str]) -> No
 
 @pytest.mark.parametrize("topic", [*TOPICS, "stage fail", "status", "machine init"])
 def test_help_accepts_topics_and_commands(topic: str) -> None:
-    """A topic or command with several words needs no quotes."""
+    """`wfctl help` accepts a topic or a command of several words without quotes."""
     told = call("help", *topic.split())
     assert told.code == 0
     assert len(told.out) > 100
@@ -149,7 +149,7 @@ def test_help_accepts_topics_and_commands(topic: str) -> None:
     "name", sorted({*PARAMETERS_OF_WFCTL, *WORDS_OF_STAGE, *WORDS_OF_WORKFLOW})
 )
 def test_help_explains_every_field_of_a_plan(name: str) -> None:
-    """This includes parameters that wfctl reads. A command of the same name is explained too."""
+    """`wfctl help FIELD` explains each field and parameter of a plan."""
     told = call("help", name)
     assert told.code == 0
     place = f"parameters.{name}: " if name in PARAMETERS_OF_WFCTL else f"{name} (of a "
@@ -159,7 +159,7 @@ def test_help_explains_every_field_of_a_plan(name: str) -> None:
 
 
 def test_manual_page_has_every_command_with_its_example() -> None:
-    """`make package` adds the page to the wheel."""
+    """The manual page, which `make package` adds to the wheel, lists every command."""
     answer = call("help", "--man")
     assert answer.code == 0
     assert answer.out.startswith(".TH WFCTL 1 ")
@@ -195,7 +195,7 @@ def proposed(place: Place) -> Place:
 
 @pytest.mark.parametrize("line", LINES)
 def test_completion_offers_valid_words(proposed: Place, line: str) -> None:
-    """The line determines whether commands, stages, formats, amendments or options are offered."""
+    """Completion offers the kind of word (such as a stage) that fits the line."""
     found = list_candidates(program(), Settings(root=proposed.path), line.split())
     assert found == LINES[line]
 
@@ -213,7 +213,7 @@ def environ(proposed: Place) -> dict[str, str]:
 
 
 def _asked(place: Place, environ: dict[str, str], *words: str) -> list[str]:
-    """Call a shell, and return the words of its output."""
+    """Run a shell that completes a line, and return the offered words."""
     done = subprocess.run(
         words, cwd=place.path, env=environ, capture_output=True, text=True, check=True
     )
@@ -232,7 +232,7 @@ def test_bash_completes_stages(proposed: Place, environ: dict[str, str]) -> None
 
 @pytest.mark.slow
 def test_fish_completes_stages_or_files(proposed: Place, environ: dict[str, str]) -> None:
-    """Files are offered only if no name of the workflow is valid at that position."""
+    """Fish offers files only where no name of the workflow is valid."""
     need_programs("fish")
     (proposed.path / "study.toml").touch()
     script = call("completion", "fish").out
@@ -258,12 +258,12 @@ def test_zsh_completes_a_typed_line(proposed: Place, environ: dict[str, str]) ->
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_prints_a_script_for_each_shell(shell: str) -> None:
-    """Each script calls `wfctl __complete`."""
+    """`wfctl completion` prints a script for each shell, which calls `wfctl __complete`."""
     told = call("completion", shell)
     assert told.code == 0
     assert "wfctl __complete -- " in told.out
 
 
 def test_completion_without_a_workflow_offers_no_stage(tmp_path: Path) -> None:
-    """No error message interrupts the line that the user is typing."""
+    """Completion prints no error message, which would disturb the line that a user types."""
     assert list_candidates(program(), Settings(root=tmp_path), ["show", ""]) == []

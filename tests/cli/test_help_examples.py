@@ -12,7 +12,7 @@ from tests.cli.help_examples import BEFORE, UNENDING, WORLDS, Worlds, run_exampl
 from tests.need import need_programs
 
 EXAMPLES = read_examples()
-#: Examples whose workflow is created without a job.
+#: Examples that run quickly, because their workflow is created without a job.
 QUICK = ("plan check", "amend propose", "machine task")
 #: Programs that the examples need.
 _PROGRAMS = ("bash", "tmux", "ssh-keygen")
@@ -20,7 +20,7 @@ _PROGRAMS = ("bash", "tmux", "ssh-keygen")
 
 @pytest.fixture(scope="module")
 def place() -> Iterator[Worlds]:
-    """Yield the workflows of the examples."""
+    """Yield the small workflows in which the examples run."""
     need_programs(*_PROGRAMS)
     with worlds() as found:
         yield found
@@ -32,7 +32,7 @@ def without_columns(text: str) -> list[str]:
 
 
 def check(place: Worlds, name: str) -> None:
-    """Run an example and compare it with the help."""
+    """Run an example, and check that its output equals the output in the help."""
     assert without_columns(run_example(place, name, EXAMPLES[name])) == without_columns(
         EXAMPLES[name]
     )
@@ -40,7 +40,7 @@ def check(place: Worlds, name: str) -> None:
 
 @pytest.mark.parametrize("name", QUICK)
 def test_quick_example_prints_what_the_help_shows(place: Worlds, name: str) -> None:
-    """`python -m tests.cli.help_examples` writes the outputs."""
+    """The example prints its output in the help, which `tests.cli.help_examples` writes."""
     check(place, name)
 
 
@@ -48,12 +48,12 @@ def test_quick_example_prints_what_the_help_shows(place: Worlds, name: str) -> N
 @pytest.mark.long
 @pytest.mark.parametrize("name", [name for name in EXAMPLES if name not in QUICK])
 def test_example_prints_what_the_help_shows(place: Worlds, name: str) -> None:
-    """`python -m tests.cli.help_examples` writes the outputs."""
+    """The example prints its output in the help, which `tests.cli.help_examples` writes."""
     check(place, name)
 
 
 def test_setups_belong_to_examples() -> None:
-    """Every table of setups names only existing examples."""
+    """The tables of preparing commands name only existing examples."""
     assert set(BEFORE) <= set(EXAMPLES)
     assert set(UNENDING) <= set(EXAMPLES)
     assert {world for world, _ in BEFORE.values()} <= set(WORLDS)

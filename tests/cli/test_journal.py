@@ -1,4 +1,4 @@
-"""The journal mode of the log: reported, kept in the configuration, and validated."""
+"""The SQLite journal mode of the log: wfctl reports, stores and validates it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_journal_mode_of_init_is_kept(vacant: Path) -> None:
 
 
 def test_unsafe_journal_mode_is_refused(place: Place) -> None:
-    """Only modes that preserve acknowledged events after a power loss are allowed."""
+    """wfctl accepts only journal modes that keep acknowledged events after a power loss."""
     assert place.call("--journal", "memory", "note", "hello").code == 2
     config = place.path / ".wfctl/config.toml"
     config.write_text(config.read_text() + 'journal = "off"\n')

@@ -32,7 +32,7 @@ def test_refusal_suggests_next_actions(place: Place) -> None:
 
 
 def test_refusal_suggests_at_most_three_actions(tmp_path: Path) -> None:
-    """The limit also applies if nine stages have failed."""
+    """A refused command suggests at most three actions, even if nine stages have failed."""
     stages = [{**PLAN["stages"][0], "id": f"own-{n}", "outputs": [f"own-{n}/o"]} for n in range(9)]
     place = Place(tmp_path)
     place.done("init", str(write_plan(tmp_path, {**PLAN, "stages": stages})), "--consent", "trust")
@@ -51,7 +51,7 @@ def test_usage_error_suggests_no_action(place: Place, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("word", ["…", "...", "TEXT", "what you did", "<text>"])
 def test_placeholder_is_refused_as_reason_or_fix(place: Place, word: str) -> None:
-    """The log would keep the placeholder as the reason for ever."""
+    """wfctl refuses a placeholder word as a reason, because the log would keep it."""
     place.done("stage", "prepare", "stage-1")
     place.done("stage", "fail", "stage-1", "--error", "broken")
     before = place.version()

@@ -26,7 +26,7 @@ def made(folder: Path, name: str, *more: str) -> Place:
 
 
 def listed(*more: str) -> list[dict[str, object]]:
-    """Return the listed workflows."""
+    """Return the workflows that `wfctl list` shows."""
     answer = call("-o", "json", *more, "list")
     assert answer.code == 0, answer
     found: list[dict[str, object]] = answer.data["workflows"]
@@ -34,7 +34,7 @@ def listed(*more: str) -> list[dict[str, object]]:
 
 
 def test_every_written_root_is_listed_once(tmp_path: Path) -> None:
-    """The list has the status, the pending items and the size, and omits removed roots."""
+    """`wfctl list` shows the status, pending items and size of each existing root."""
     one, two = made(tmp_path / "one", "first"), made(tmp_path / "two", "second")
     one.done("note", "again")
     two.done("stage", "prepare", "stage-1")
@@ -68,7 +68,7 @@ def test_blocked_workflow_without_failures_is_reported(tmp_path: Path) -> None:
 
 
 def test_list_is_limited_and_counts_the_omitted_workflows(tmp_path: Path) -> None:
-    """The list starts with the newest workflow."""
+    """`wfctl list` shows the newest workflows first and the number of omitted ones."""
     for name in ("a", "b", "c"):
         made(tmp_path / name, name)
     answer = call("-o", "json", "list", "-n", "2").data
@@ -77,7 +77,7 @@ def test_list_is_limited_and_counts_the_omitted_workflows(tmp_path: Path) -> Non
 
 
 def test_unreadable_root_hides_no_other_root(tmp_path: Path) -> None:
-    """The list shows the unreadable root with the reason."""
+    """`wfctl list` shows an unreadable root with the reason, and all other roots."""
     made(tmp_path / "good", "good")
     made(tmp_path / "bad", "bad")
     (tmp_path / "bad/.wfctl/events.db").unlink()
@@ -104,7 +104,7 @@ def test_list_on_a_server_includes_workflows_of_the_group(
 def test_damaged_row_on_a_server_affects_only_its_workflow(
     tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The list states the reason, and a backup with exit code 7 contains the other workflows."""
+    """The list states the damage, and a backup (exit code 7) contains the other workflows."""
     url = server.schema()
     for name in ("altered", "intact"):
         made(tmp_path / name, name, "--database-url", url)
@@ -130,7 +130,7 @@ def test_damaged_row_on_a_server_affects_only_its_workflow(
 def test_workflow_is_listed_once_under_all_spellings_of_its_server(
     tmp_path: Path, server: Server
 ) -> None:
-    """The URL option differs from the URL in the root, but both name the same database."""
+    """A workflow is listed once if two different URLs name the same database."""
     url = server.schema()
     made(tmp_path / "mine", "mine", "--database-url", url)
     found = listed("--database-url", f"{url}&connect_timeout=9")

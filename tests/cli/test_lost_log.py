@@ -1,4 +1,4 @@
-"""A lost log: the error names the recovery command, and the command works."""
+"""After a log is lost, the error names a recovery command that works."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_lost_log_error_names_the_recovery_command(place: Place, line: list[str]
 
 
 def test_what_the_files_show_is_restored_by_an_import(place: Place) -> None:
-    """After the `.wfctl` folder was moved aside, the import restores the status of each stage."""
+    """After `.wfctl` was moved aside, an import of the files restores each stage's status."""
     place.done("stage", "prepare", "stage-1")
     before = [stage["status"] for stage in place.done("status")["stages"]]
     (place.path / ".wfctl").rename(place.path / ".wfctl.lost")

@@ -26,7 +26,8 @@ SWEEP = {
         "task_outputs": ["out.txt"],
     },
 }
-#: Path in the plan → path of the file relative to the root. {} is the folder above the root.
+#: Path of the machine file in the plan → its path relative to the root. {} stands for the folder
+#: above the root.
 WRITTEN = {
     "hpc.json": "hpc.json",
     "machines/old/../hpc.json": "machines/hpc.json",
@@ -50,7 +51,7 @@ def begun(folder: Path, stage: dict[str, Any], written: str) -> Place:
 
 
 def put(place: Place, path: str) -> None:
-    """Write the machine file."""
+    """Write the machine file at the given path."""
     file = place.path / path
     file.parent.mkdir(exist_ok=True)
     file.write_text(json.dumps(MACHINE))
@@ -64,7 +65,7 @@ def put(place: Place, path: str) -> None:
 def test_machine_file_path_is_relative_to_the_root(
     tmp_path: Path, written: str, stage: dict[str, Any], before: str
 ) -> None:
-    """The path works for every spelling and for every state of the stage folder."""
+    """wfctl finds the machine file for each spelling of its path."""
     place = begun(tmp_path, stage, written.format(tmp_path))
     put(place, WRITTEN[written])
     own = place.path / "film"

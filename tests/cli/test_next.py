@@ -53,7 +53,7 @@ def test_every_change_suggests_the_next_command(tmp_path: Path) -> None:
 
 
 def test_approval_at_a_terminal_suggests_the_next_command(tmp_path: Path) -> None:
-    """The terminal ends with the command that dispatches the approved stage."""
+    """After the approval, the last line suggests the command that dispatches the stage."""
     place = Place(tmp_path)
     place.done("init", str(write_plan(tmp_path, PLAN)))
     code, shown = answered("y\n", "--root", str(tmp_path), "amend", "approve", "plan")
@@ -63,7 +63,7 @@ def test_approval_at_a_terminal_suggests_the_next_command(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("form", ["json", "jsonl"])
 def test_json_output_and_dry_run_have_no_next_line(tmp_path: Path, form: str) -> None:
-    """Programs read the next actions from the JSON envelope, and a dry run suggests none."""
+    """JSON output has the next actions in its envelope, and a dry run suggests no command."""
     place = Place(tmp_path)
     place.done("init", str(write_plan(tmp_path, PLAN)), "--consent", "trust")
     assert "next: " not in place.call("-o", form, "note", "hi").out

@@ -65,7 +65,7 @@ def test_successful_json_answer_is_one_envelope(place: Place, name: str) -> None
 
 @pytest.mark.parametrize("name", ["status", "show", "replay", "note", "reconcile"])
 def test_envelope_has_log_position_and_next_actions(place: Place, name: str) -> None:
-    """An agent needs no second call to continue."""
+    """The JSON envelope has the log position and the next actions for an agent."""
     envelope = place.json(*EVERY[name]).envelope
     assert envelope["_meta"]["workflow"] == PLAN["workflow_id"]
     assert envelope["_meta"]["version"] >= 2
@@ -101,7 +101,7 @@ def test_failed_json_answer_is_one_envelope(place: Place, name: str) -> None:
 @pytest.mark.parametrize("name", FAILURES)
 @pytest.mark.parametrize("format_", ["text", "jsonl"])
 def test_error_without_json_is_printed_on_stderr(place: Place, name: str, format_: str) -> None:
-    """Standard output stays empty, so a pipe receives either records or nothing."""
+    """Standard output stays empty after an error, so a pipe receives no error message."""
     line, code, _ = FAILURES[name]
     answer = place.call("-o", format_, *line)
     assert (answer.code, answer.out) == (code, "")
@@ -109,7 +109,7 @@ def test_error_without_json_is_printed_on_stderr(place: Place, name: str, format
 
 
 def test_note_text_that_looks_like_an_option_is_text(place: Place) -> None:
-    """Only real options change the output format."""
+    """A note with the text of an option does not change the output format."""
     answer = place.call("note", "use -o json", "--stage", "stage-9")
     assert (answer.code, answer.out) == (3, "")
     assert place.call("note", "--", "--root=x -o json").code == 0
@@ -128,13 +128,13 @@ LINES = [
 
 @pytest.mark.parametrize("line", LINES, ids=" ".join)
 def test_global_options_are_accepted_anywhere(place: Place, line: list[str]) -> None:
-    """Every common spelling works, and the last value applies."""
+    """wfctl accepts every common spelling of a global option, and uses the last value."""
     answer = call(*(word.replace("R", str(place.path)) for word in line))
     assert answer.data["workflow"] == PLAN["workflow_id"]
 
 
 def test_global_options_are_accepted_after_a_group(place: Place) -> None:
-    """The options may follow `stage` as well as `stage prepare`."""
+    """Global options may follow a group (`stage`) or its command (`stage prepare`)."""
     root = str(place.path)
     answer = call("stage", "--root", root, "prepare", "-o", "json", "stage-1", "--actor=user:ada")
     assert [event["type"] for event in answer.data["events"]] == ["stage.prepared"]
@@ -149,13 +149,13 @@ def test_json_lines_are_records_without_an_envelope(place: Place, name: str) -> 
 
 @pytest.mark.parametrize("name", READS)
 def test_json_lines_output_has_one_object_per_line(place: Place, name: str) -> None:
-    """This also applies to commands that print a single object."""
+    """Commands that print a single object also print it on one line."""
     out = place.call("-o", "jsonl", *READS[name]).out
     assert all(isinstance(json.loads(line), dict) for line in out.splitlines())
 
 
 def test_event_record_has_all_envelope_fields(place: Place) -> None:
-    """The field names are those of the design."""
+    """A printed event record has every field of the documented event envelope."""
     first = place.done("events")[0]
     assert set(first) == {
         "event_id", "stream", "version", "position", "type", "schema_version", "data", "actor",
@@ -177,7 +177,7 @@ ACTORS = {
 def test_actor_comes_from_option_or_environment(
     place: Place, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without either, a caller without a terminal is recorded as an unknown agent."""
+    """Without option, variable and terminal, wfctl records the caller as an unknown agent."""
     line, environ, actor = ACTORS[name]
     for key, value in environ.items():
         monkeypatch.setenv(key, value)
@@ -187,7 +187,7 @@ def test_actor_comes_from_option_or_environment(
 
 
 def test_actor_at_a_terminal_is_the_user_account(place: Place) -> None:
-    """A person does not have to set WFCTL_ACTOR or --actor."""
+    """At a terminal, wfctl records the user account without WFCTL_ACTOR or --actor."""
     main, side = pty.openpty()
     line = [sys.executable, "-m", "cli.main", "--root", str(place.path), "note", "hello"]
     environ = {**os.environ, "PYTHONPATH": str(HERE), "LOGNAME": "ada", "USER": "ada"}
@@ -225,7 +225,7 @@ def test_every_command_has_help(name: list[str]) -> None:
 
 
 def test_help_lists_every_command_once_by_task() -> None:
-    """The line of a command is the first line of its own help."""
+    """The list shows each command with the first line of the command's own help."""
     out = call("--help").out
     listed = [name for lines in load_sections().values() for name in lines]
     assert sorted(listed) == sorted(name for name in find_top_words() if not name.startswith("_"))
@@ -237,7 +237,7 @@ def test_help_lists_every_command_once_by_task() -> None:
 
 
 def test_closed_pipe_ends_the_program_quietly(place: Place) -> None:
-    """`wfctl events | head -1` prints no traceback."""
+    """wfctl prints no traceback if the reader of its output exits, as `head -1` does."""
     lines = "".join(
         json.dumps({"type": "note.logged", "data": {"text": "x" * 1000}}) + "\n" for _ in range(300)
     )
@@ -260,7 +260,7 @@ def test_closed_pipe_ends_the_program_quietly(place: Place) -> None:
 
 
 def test_pipe_closed_before_an_error_causes_no_message(tmp_path: Path) -> None:
-    """`wfctl status -o json | true` exits like a program that SIGPIPE killed."""
+    """If the pipe is closed, wfctl exits like a program that SIGPIPE killed."""
     reading, writing = os.pipe()
     os.close(reading)
     done = subprocess.run(
@@ -279,7 +279,7 @@ def test_pipe_closed_before_an_error_causes_no_message(tmp_path: Path) -> None:
 )
 @pytest.mark.parametrize("taker", ["full", "closed"])
 def test_unwritable_stdout_is_reported_on_stderr(place: Place, taker: str, line: list[str]) -> None:
-    """A full disk is an error, and a closed stdout is not."""
+    """wfctl reports an error if stdout is on a full disk, but not if stdout is closed."""
     command = " ".join([sys.executable, "-m", "cli.main", *line])
     done = subprocess.run(
         ["sh", "-c", command + {"full": " > /dev/full", "closed": " >&-"}[taker]],
@@ -311,7 +311,7 @@ def test_output_is_utf8_in_every_locale(place: Place, line: list[str]) -> None:
 def test_colours_are_used_at_terminals_or_on_request(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """``--color`` overrides NO_COLOR, and a pipe gets no colours by default."""
+    """A pipe gets no colours unless ``--color`` requests them, even against NO_COLOR."""
     assert "\x1b[" not in place.call("status").out
     assert "\x1b[" in place.call("status", "--color", "always").out
     monkeypatch.setenv("NO_COLOR", "1")
@@ -322,7 +322,7 @@ def test_colours_are_used_at_terminals_or_on_request(
 def test_traceback_is_shown_only_in_debug_mode(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """``WFCTL_DEBUG=1`` is meant for developers of wfctl."""
+    """wfctl prints a traceback only with ``WFCTL_DEBUG=1``, which is for its developers."""
     assert "Traceback" not in place.call("show", "stage-9").err
     monkeypatch.setenv("WFCTL_DEBUG", "1")
     answer = place.json("show", "stage-9")
@@ -331,7 +331,7 @@ def test_traceback_is_shown_only_in_debug_mode(
 
 
 def test_pythoninspect_prints_no_traceback(place: Place) -> None:
-    """Python keeps the last exception for PYTHONINSPECT, and wfctl must not leave one."""
+    """After a wfctl error, Python has no last exception to print with PYTHONINSPECT."""
     ended = wfctl("--root", str(place.path), "show", "stage-9", environ={"PYTHONINSPECT": "1"})
     assert ended.code == 3
     assert "Traceback" not in ended.err
@@ -339,7 +339,7 @@ def test_pythoninspect_prints_no_traceback(place: Place) -> None:
 
 
 def test_program_and_in_process_call_print_the_same(place: Place, tmp_path: Path) -> None:
-    """The tests call the program in their own process, which must give the same answers."""
+    """A command in the test's own process prints the same as in a separate process."""
     root = ["--root", str(place.path), "-o", "json"]
     for line in (["events"], ["status"], ["show", "stage-9"], ["fly"], ["status", "--loud"]):
         outside, inside = wfctl(*root, *line), call(*root, *line)
@@ -352,7 +352,7 @@ def test_program_and_in_process_call_print_the_same(place: Place, tmp_path: Path
 
 
 def test_many_commands_in_one_process_leak_no_objects(place: Place) -> None:
-    """Each command frees the objects that an earlier command built."""
+    """The number of objects in memory does not grow with the number of commands."""
     place.call("status")
     kept = gc.get_freeze_count()
     for _ in range(3):
@@ -361,7 +361,7 @@ def test_many_commands_in_one_process_leak_no_objects(place: Place) -> None:
 
 
 def test_invalid_pager_is_reported(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error appears only at a terminal, because a pipe needs no pager."""
+    """wfctl reports an invalid pager only at a terminal, because a pipe needs no pager."""
     monkeypatch.setenv("PAGER", "less '")
     code, shown = answered("", "--root", str(place.path), "log")
     assert code == 2
@@ -373,7 +373,7 @@ def test_invalid_pager_is_reported(place: Place, monkeypatch: pytest.MonkeyPatch
 def test_untrusted_text_does_not_control_a_terminal(
     place: Place, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
-    """Control codes are replaced by a visible sign, and colours of wfctl still work."""
+    """wfctl replaces control codes with a visible sign, and keeps its own colours."""
     monkeypatch.setenv("PAGER", "cat")
     monkeypatch.delenv("NO_COLOR", raising=False)
     words = "\x1b[2J\x9b1;1H\r\x1b[8m"
@@ -401,7 +401,7 @@ def test_untrusted_text_does_not_control_a_terminal(
     ids=["document", "records", "error", "cells"],
 )
 def test_control_codes_are_escaped_in_other_output_formats(place: Place, line: list[str]) -> None:
-    """JSON escapes the codes and CSV replaces them, at a terminal and in a pipe."""
+    """JSON output escapes control codes, and CSV output replaces them."""
     place.done("note", "gone: \x9b2J\x7f")
     _, shown = answered("", "--root", str(place.path), *line)
     piped = place.call(*line).out

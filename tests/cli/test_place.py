@@ -1,4 +1,4 @@
-"""Roots without a workflow, roots with a workflow, and unusable databases."""
+"""Commands in folders with a workflow, without a workflow, and with an unusable database."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ COMMANDS = {
     "db current": ["db", "current"],
     "db upgrade": ["db", "upgrade"],
 }
-#: Commands that open the log, for reading and for writing.
+#: Commands that open the event log, to read or to write it.
 OPENING = {name: COMMANDS[name] for name in COMMANDS if not name.startswith("db ")}
 
 
@@ -47,7 +47,7 @@ def test_command_without_a_workflow_exits_with_code_3(tmp_path: Path, name: str)
 
 
 def test_workflow_is_found_from_any_folder_below_its_root(place: Place) -> None:
-    """The search walks up the folders, as git does."""
+    """wfctl searches the current folder and its parents for a root, as git does."""
     deep = place.path / "stage-1" / "deep"
     deep.mkdir(parents=True)
     answer = wfctl("-o", "json", "status", cwd=deep)
@@ -61,7 +61,7 @@ def unchanging(place: Place) -> tuple[dict[str, str], Any]:
 
 
 def test_second_init_is_refused_and_changes_nothing(place: Place, tmp_path: Path) -> None:
-    """Neither the same plan nor another plan replaces the existing workflow."""
+    """`init` never replaces an existing workflow, neither with the same plan nor another."""
     other = write_plan(tmp_path, {**PLAN, "workflow_id": "other"}, "other.json")
     before = unchanging(place)
     for plan in (tmp_path / "plan.json", other):
@@ -73,7 +73,7 @@ def test_second_init_is_refused_and_changes_nothing(place: Place, tmp_path: Path
 
 
 def test_repeated_init_with_the_same_key_returns_the_first_answer(tmp_path: Path) -> None:
-    """Another plan under the same key is a conflict."""
+    """With the same idempotency key, `init` repeats its answer, and refuses another plan."""
     plan = write_plan(tmp_path)
     here = [
         "--root",
@@ -95,7 +95,7 @@ def test_repeated_init_with_the_same_key_returns_the_first_answer(tmp_path: Path
 
 
 def test_interrupted_init_is_completed(tmp_path: Path) -> None:
-    """A folder without a configuration or a log without events is not yet a workflow."""
+    """`init` succeeds if the configuration is missing or the log has no events."""
     root = tmp_path / "root"
     (root / ".wfctl").mkdir(parents=True)
     plan = write_plan(tmp_path)
@@ -189,7 +189,7 @@ def test_invalid_configuration_is_named(place: Place, text: str) -> None:
 
 
 def test_database_url_of_init_is_kept(tmp_path: Path) -> None:
-    """The configuration stores the URL, and a relative path starts at the root."""
+    """`init` stores the database URL, with a relative path based on the root."""
     root = tmp_path / "root"
     root.mkdir()
     plan = write_plan(tmp_path)
@@ -216,7 +216,7 @@ def test_database_url_of_init_is_kept(tmp_path: Path) -> None:
 def test_database_url_option_overrides_environment_and_configuration(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The order is ``--database-url``, ``WFCTL_DATABASE_URL``, ``config.toml``."""
+    """The option comes first, then ``WFCTL_DATABASE_URL``, and then ``config.toml``."""
     config = place.path / ".wfctl/config.toml"
     config.write_text(config.read_text() + 'database_url = "sqlite:////c.db"\n')
     place.done("--actor", "user:ada", "db", "trust")
@@ -227,7 +227,7 @@ def test_database_url_option_overrides_environment_and_configuration(
 
 
 def test_unsupported_database_url_is_refused_without_its_password(place: Place) -> None:
-    """wfctl does not fall back to the default database, and prints no secret."""
+    """wfctl refuses the URL without using a default database or printing the password."""
     url = "mysql://me:secret@host/db"
     answer = place.call("status", "--database-url", url)
     assert answer.code == 2
@@ -291,7 +291,7 @@ def test_missing_dpdispatcher_is_reported_before_a_launch(place: Place, name: st
 
 
 def test_empty_path_variable_stops_no_other_command(place: Place) -> None:
-    """Only a launch needs other programs."""
+    """With an empty PATH, only commands that launch a job fail."""
     environ = {"PATH": ""}
     root = ["--root", str(place.path)]
     assert wfctl(*root, "note", "hello", environ=environ).code == 0
@@ -300,7 +300,7 @@ def test_empty_path_variable_stops_no_other_command(place: Place) -> None:
 
 
 def test_root_path_that_is_not_utf8_is_refused(tmp_path: Path, place: Place) -> None:
-    """The error is readable and nothing is written, for a new and for a renamed root."""
+    """wfctl refuses a new or renamed root at such a path, and writes nothing."""
     folder = tmp_path / os.fsdecode(b"caf\xe9")
     folder.mkdir()
     moved = folder / "moved"

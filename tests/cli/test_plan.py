@@ -1,4 +1,4 @@
-"""A plan before `init`: an example plan, a check, and a JSON schema."""
+"""Plans before `init`: an example plan, the check of a plan, and the JSON schema of plans."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.sweeps.looped import plan as plan_of_a_loop
 
 
 def test_example_plan_is_valid(tmp_path: Path) -> None:
-    """The example is written once, replaces no file, and works with `init`."""
+    """`init --example` replaces no existing file, and `init` accepts the written example."""
     plan = tmp_path / "plan.toml"
     assert call("init", "--example", str(plan)).code == 0
     assert call("init", "--example", str(plan)).code == 4
@@ -23,7 +23,7 @@ def test_example_plan_is_valid(tmp_path: Path) -> None:
 
 
 def test_check_reports_every_problem_and_writes_nothing(tmp_path: Path) -> None:
-    """The messages and the exit code are those of `init`."""
+    """`plan check` has the same messages and exit code as `init`."""
     wrong = {**PLAN, "purpse": "x"}
     plan = write_plan(tmp_path, wrong)
     before = tree(tmp_path)
@@ -34,7 +34,7 @@ def test_check_reports_every_problem_and_writes_nothing(tmp_path: Path) -> None:
 
 
 def test_plan_schema_describes_every_field() -> None:
-    """Editors use the schema for completion."""
+    """The JSON schema has every field of a plan, so that editors can complete the names."""
     schema = json.loads(call("schema", "plan").out)
     stage = schema["properties"]["stages"]["items"]
     for fields in (schema["properties"], stage["properties"]):
@@ -43,7 +43,7 @@ def test_plan_schema_describes_every_field() -> None:
 
 
 def test_misspelled_parameter_causes_advice(tmp_path: Path) -> None:
-    """Any parameter name is valid, so advice appears only for a name close to a known one."""
+    """`plan check` gives advice on an unknown parameter name that is close to a known one."""
     place = Place(tmp_path)
     given = {"comand": "true", "expected_second": 3, "tolerance": 0.1, "T": 2}
     plan = {"workflow_id": "w", "stages": [{"id": "stage-1", "name": "A", "parameters": given}]}
@@ -77,14 +77,15 @@ def advice_on(place: Place, *stages: dict[str, Any], **fields: Any) -> list[str]
 
 
 def test_valid_plan_causes_no_advice(tmp_path: Path) -> None:
-    """The sweep's script reads a parameter that the command does not name."""
+    """A parameter of a sweep that only a script reads causes no advice."""
     (tmp_path / "measure.py").write_text("import os; os.environ['WFCTL_PARAM_L']")
     grid = {"grid": {"T": [1, 2], "L": [8]}}
     sweep = {"command": COMMAND, "map": grid, "task_verify": "true", "verify": "true"}
     first = stage(
         1, sweep, inputs=["measure.py"], outputs=["stage-1/tasks.csv"], success_criteria="m < 1"
     )
-    # All values together determine the folder of a partner.
+    # A follower (a sweep that takes its points from stage-1) uses all values together, through the
+    # folder of the matching task, so no value counts as unused.
     like = {"command": "cat $WFCTL_LIKE_FOLDER/m", "map": {"like": "stage-1"}}
     second = stage(
         2, like, depends_on=["stage-1"], inputs=["stage-1/tasks.csv"], outputs=["stage-2/tasks.csv"]
@@ -93,13 +94,13 @@ def test_valid_plan_causes_no_advice(tmp_path: Path) -> None:
 
 
 def test_check_reports_stages_that_a_person_must_judge(tmp_path: Path) -> None:
-    """The stage has success criteria in words and no check."""
+    """`plan check` names stages with success criteria in words and no verify command."""
     (told,) = advice_on(Place(tmp_path), stage(1, {"command": "true"}, success_criteria="good"))
     assert "so `wfctl run` stops at this stage until a person has checked the results" in told
 
 
 def test_check_reports_unused_and_undefined_sweep_values(tmp_path: Path) -> None:
-    """The command uses a value without a map entry, and ignores a value of the map."""
+    """`plan check` reports a map value without use and a used value without a map entry."""
     grid = {"command": COMMAND, "map": {"grid": {"temperature": [1, 2]}}}
     told = advice_on(Place(tmp_path), stage(1, grid, outputs=["stage-1/tasks.csv"]))
     assert len(told) == 2
@@ -108,7 +109,7 @@ def test_check_reports_unused_and_undefined_sweep_values(tmp_path: Path) -> None
 
 
 def test_check_reports_a_stage_that_exceeds_the_session_budget(tmp_path: Path) -> None:
-    """`wfctl run` never starts that stage, however often it is called."""
+    """`plan check` reports a stage that `wfctl run` could never start within the budget."""
     first = stage(1, {"command": "true", "expected_seconds": 1})
     (told,) = advice_on(Place(tmp_path), first, session_config={"session_budget": 0.5})
     assert "Increase session_config.session_budget" in told
@@ -116,7 +117,7 @@ def test_check_reports_a_stage_that_exceeds_the_session_budget(tmp_path: Path) -
 
 
 def test_check_reports_limits_that_end_a_loop_early(tmp_path: Path) -> None:
-    """Three rounds with two points each and a dependent stage need nine tasks of 90 s at most."""
+    """`plan check` reports a loop whose limits do not allow all its rounds."""
 
     def told(**limits: Any) -> list[str]:
         given = plan_of_a_loop(tmp_path, **limits)
@@ -141,12 +142,12 @@ def test_check_reports_limits_that_end_a_loop_early(tmp_path: Path) -> None:
 
 
 def test_check_accepts_pinned_scripts(tmp_path: Path) -> None:
-    """`init` accepts a plan with pinned scripts too."""
+    """`plan check` and `init` accept a plan with pinned scripts."""
     assert advice_on(Place(tmp_path), stage(1, {}), session_config={"pin": "scripts"}) == []
 
 
 def test_missing_machine_of_a_profile_is_reported(tmp_path: Path) -> None:
-    """The check names profiles without a machine and profiles whose machine file is missing."""
+    """`plan check` names profiles without a machine or with a missing machine file."""
     profiles = {"local": {"type": "local"}, "hpc": {"type": "remote", "config_path": "hpc.json"}}
     found = advice_on(Place(tmp_path), stage(1, {"command": "true"}), backend_profiles=profiles)
     assert [line.partition(": ")[0] for line in found] == ["local", "hpc"]
@@ -155,7 +156,7 @@ def test_missing_machine_of_a_profile_is_reported(tmp_path: Path) -> None:
 
 
 def test_check_that_is_not_a_string_is_reported(tmp_path: Path) -> None:
-    """`verify = true` would make bash run ``True``, which is not a command."""
+    """`plan check` reports `verify = true`, because bash would run the command ``True``."""
     [line] = advice_on(Place(tmp_path), stage(1, {"command": "true", "verify": True}))
     assert line == "stage-1: parameters.verify is True, not a string; bash runs `True`"
 
@@ -163,7 +164,7 @@ def test_check_that_is_not_a_string_is_reported(tmp_path: Path) -> None:
 def test_check_reports_line_ends_and_files_of_points(
     tmp_path: Path,
 ) -> None:
-    """Each of these problems would otherwise fail a later stage or stay unnoticed."""
+    """`plan check` reports problems that would fail a later stage or stay unnoticed."""
     content = b"\xef\xbb\xbfT,a b\r\n1,2\r\n"
     (tmp_path / "points.csv").write_bytes(content)
     maps = [
@@ -185,7 +186,7 @@ def test_check_reports_line_ends_and_files_of_points(
 
 
 def test_check_asks_to_declare_a_data_file_that_a_check_reads(tmp_path: Path) -> None:
-    """A declared input and a file that a stage creates cause no advice."""
+    """`plan check` asks this unless the file is a declared input or created by a stage."""
     place = Place(tmp_path)
     one = {
         "id": "stage-1",

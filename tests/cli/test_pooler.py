@@ -1,4 +1,4 @@
-"""A log behind PgBouncer in transaction mode, where programs share server sessions."""
+"""A log behind the connection pooler PgBouncer, whose clients share server sessions."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_run_records_while_its_job_reads_through_the_same_session(
 
 @pytest.mark.slow
 def test_many_commands_and_a_follower_share_a_session(pooled: str, tmp_path: Path) -> None:
-    """Events are followed without notifications of the server."""
+    """`events --follow` works without notifications of the server."""
     place = made(tmp_path, pooled, "followed")
     before = place.types()
     with following(place) as output:

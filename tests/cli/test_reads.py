@@ -51,7 +51,7 @@ def test_reading_command_changes_no_file(told: Place, name: str) -> None:
 
 @pytest.mark.parametrize("name", READS)
 def test_reading_command_needs_only_the_log(told: Place, name: str) -> None:
-    """Missing generated files do not matter and are not created."""
+    """The command works without the generated files and does not create them."""
     for file in ("workflow-state.json", "progress.log"):
         (told.path / file).unlink()
     (told.path / ".wfctl/sync.json").unlink()
@@ -89,7 +89,7 @@ def test_state_output_reports_the_log_position(told: Place, name: str) -> None:
 
 
 def seen(answer: Answer) -> str:
-    """Return the output of a successful answer."""
+    """Run a command, check that it succeeds, and return its output."""
     assert answer.code == 0, answer
     return answer.out
 
@@ -107,7 +107,7 @@ def test_state_at_a_version_does_not_change_later(place: Place, name: str) -> No
 
 @pytest.mark.parametrize("name", AT)
 def test_state_at_a_time_equals_state_at_the_version(told: Place, name: str) -> None:
-    """The event of that time is included, in every time zone and notation."""
+    """`--at` with an event's time includes this event, in every time zone and notation."""
     events = told.done("events")
     moment = events[3]["occurred_at"]
     by_version = seen(told.json(*AT[name], "--at", "4"))
@@ -127,7 +127,7 @@ def test_time_without_offset_is_local(told: Place) -> None:
 @pytest.mark.parametrize("name", ["status", "show", "replay"])
 @pytest.mark.parametrize("at", ["0", "1999-01-01"])
 def test_state_before_the_first_event_is_not_found(told: Place, name: str, at: str) -> None:
-    """The command exits with code 3, because the log had no workflow at that time."""
+    """A command with `--at` a time before the first event exits with code 3."""
     answer = told.json(*AT[name], "--at", at)
     assert (answer.code, answer.error["code"]) == (3, "no_workflow_yet")
 
@@ -165,14 +165,14 @@ FILTERS = {
 
 @pytest.mark.parametrize("name", FILTERS)
 def test_events_are_filtered_by_options(told: Place, name: str) -> None:
-    """Each filter works alone, and two filters work together."""
+    """`wfctl events` applies each filter alone, and two filters together."""
     found = told.done("events", *name.split())
     notes = [event["data"]["text"] for event in found if event["type"] == "note.logged"]
     assert notes == FILTERS[name]
 
 
 def test_follower_prints_later_events_and_ends_at_its_limit(told: Place) -> None:
-    """The follower exits with the last event of the limit, without waiting for another event."""
+    """`events --follow` exits after the last event of its limit, without another event."""
     line = [sys.executable, "-m", "cli.main", "--root", str(told.path), "-o", "jsonl"]
     follower = subprocess.Popen(
         [*line, "events", "--follow", "--limit", "6"],
@@ -190,7 +190,7 @@ def test_follower_prints_later_events_and_ends_at_its_limit(told: Place) -> None
 
 
 def test_log_of_one_stage_shows_only_its_events(told: Place) -> None:
-    """``log --stage`` and ``log -n`` filter the history."""
+    """``log --stage`` shows the events of one stage, and ``log -n`` limits their number."""
     lines = told.done("log", "--stage", "stage-1")
     assert [line["stage"] for line in lines] == ["stage-1", "stage-1"]
     assert [line["message"] for line in told.done("log", "-n", "1")] == [lines[-1]["message"]]
@@ -203,7 +203,7 @@ def test_log_command_matches_progress_log(told: Place) -> None:
 
 
 def test_show_lists_attempts(place: Place) -> None:
-    """Text and JSON output both show the attempts of the stage."""
+    """`wfctl show` lists the attempts of a stage in its text and JSON output."""
     place.done("append", "attempt.started", "--data", attempt_data())
     data = place.done("show", "stage-1")
     assert data["status"] == "preparing"
@@ -212,7 +212,7 @@ def test_show_lists_attempts(place: Place) -> None:
 
 
 def test_replay_prints_the_state_file(told: Place) -> None:
-    """Folding the log gives the bytes of workflow-state.json."""
+    """`wfctl replay` computes the exact bytes of workflow-state.json from the log."""
     state = (told.path / "workflow-state.json").read_text("utf-8")
     assert told.call("replay").out == state
     assert told.done("replay") == json.loads(state)
@@ -226,9 +226,9 @@ CHANGES = {
 
 @pytest.mark.parametrize("file", CHANGES)
 def test_changed_file_is_reported_and_rebuilt(told: Place, file: str) -> None:
-    """`replay --check` exits with code 7 and a diff.
+    """`replay --check` exits with code 7 and a diff if a generated file was edited.
 
-    The rebuild keeps a copy of the changed file.
+    `replay --rebuild` keeps a copy of the edited file.
     """
     kind, content = CHANGES[file]
     path = told.path / file
@@ -250,7 +250,7 @@ def test_changed_file_is_reported_and_rebuilt(told: Place, file: str) -> None:
 
 @pytest.mark.parametrize("line", ["--check --rebuild", "--at 3 --check", "--at 3 --rebuild"])
 def test_replay_modes_exclude_each_other(told: Place, line: str) -> None:
-    """The combination of two modes is a usage error."""
+    """`replay` with two of its modes is a usage error."""
     assert told.json("replay", *line.split()).code == 2
 
 
@@ -266,7 +266,7 @@ def test_fsck_names_the_first_bad_version(told: Place) -> None:
 
 
 def test_every_event_type_has_a_schema(place: Place) -> None:
-    """`schema` lists the types, one per line. An unknown type is a usage error."""
+    """`schema` lists the event types, one per line, and refuses an unknown type."""
     schemas = place.done("schema")
     assert schemas["stage.failed"].startswith("The stage failed")
     assert place.done("schema", "stage.failed")["properties"]["error"]

@@ -21,7 +21,7 @@ def start(place: Place, **more: Any) -> None:
 
 
 def test_briefing_starts_at_the_last_action_of_a_person_or_agent(place: Place) -> None:
-    """No event follows that action, so the list of later events is empty."""
+    """The list of later events is empty if the action was the last event."""
     place.done("note", "off to lunch", "--actor", "agent:helper")
     told = place.done("rehydrate")
     assert (told["since"]["actor"], told["since"]["text"]) == ("agent:helper", "off to lunch")
@@ -30,7 +30,7 @@ def test_briefing_starts_at_the_last_action_of_a_person_or_agent(place: Place) -
 
 
 def test_findings_of_the_reconciler_are_later_events(place: Place) -> None:
-    """Records of the reconciler are not actions, so the next session sees them."""
+    """The briefing lists events that the reconciler recorded after the last action."""
     start(place, root="/somewhere/else")
     place.done("reconcile")
     told = place.done("rehydrate")
@@ -44,7 +44,7 @@ def test_findings_of_the_reconciler_are_later_events(place: Place) -> None:
 
 
 def test_foreign_line_in_progress_log_is_a_later_event(place: Place) -> None:
-    """The briefing shows the line without a time, because no event recorded one."""
+    """The briefing shows a line that wfctl did not write, without a time."""
     with (place.path / "progress.log").open("a") as log:
         log.write("I moved the data\n")
     told = place.done("rehydrate")["meanwhile"]
@@ -84,7 +84,7 @@ def test_interrupted_preparation_is_repaired(place: Place) -> None:
 @pytest.mark.parametrize("form", ["text", "json"])
 @pytest.mark.parametrize("more", [[], ["--dry-run"], ["--brief", "300"]])
 def test_briefing_of_the_same_state_is_identical(place: Place, form: str, more: list[str]) -> None:
-    """The output contains no current time."""
+    """Two briefings of the same state are equal, because they contain no current time."""
     start(place, root="/somewhere/else")
     place.done("rehydrate")
     first, second = (place.call("-o", form, "rehydrate", *more) for _ in range(2))
@@ -94,7 +94,7 @@ def test_briefing_of_the_same_state_is_identical(place: Place, form: str, more: 
 
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_briefing_stays_within_its_budget(place: Place, form: str) -> None:
-    """The budget limits the tokens of the printed text."""
+    """The printed briefing has no more tokens than the budget allows."""
     for number in range(60):
         place.done("note", f"note {number}: " + "all is well " * 9, "--actor", "runner:loop")
     shown = place.call("-o", form, "rehydrate", "--brief", "400").out
@@ -112,7 +112,7 @@ def test_budget_that_is_too_small_is_exceeded_with_a_warning(place: Place) -> No
 
 
 def test_briefing_without_a_budget_fits_a_screen(place: Place) -> None:
-    """Text output is limited to one page, and JSON output has all events."""
+    """The briefing as text fits on one page, and as JSON it has all events."""
     for number in range(60):
         place.done("note", f"note {number}", "--actor", "runner:loop")
     assert len(place.call("rehydrate").out.splitlines()) <= 48
@@ -122,7 +122,7 @@ def test_briefing_without_a_budget_fits_a_screen(place: Place) -> None:
 @pytest.mark.parametrize("form", ["text", "json"])
 @pytest.mark.parametrize("budget", ["1", "60", "120", "250"])
 def test_briefing_always_has_purpose_and_next_command(place: Place, form: str, budget: str) -> None:
-    """The purpose, the command and its reason are printed, however small the budget is."""
+    """Even with a small budget, the briefing has the purpose, next command and its reason."""
     for number in range(30):
         place.done("note", f"note {number}: " + "all is well " * 9, "--actor", "runner:loop")
     first = place.json("rehydrate").envelope["next_actions"][0]
@@ -140,7 +140,7 @@ def empty(value: Any) -> bool:
 
 
 def test_brief_answer_has_no_empty_fields_and_one_line(place: Place) -> None:
-    """A program that needs every key can call the command without a budget."""
+    """JSON output with a budget is one line and omits empty fields."""
     told = place.json("rehydrate", "--brief", "4000")
     assert not empty(told.envelope)
     assert told.out.count("\n") == 1
@@ -149,7 +149,7 @@ def test_brief_answer_has_no_empty_fields_and_one_line(place: Place) -> None:
 
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_briefing_has_criteria_progress_decision_and_note(tmp_path: Path, form: str) -> None:
-    """A new agent sees the criteria, the progress of tasks, the last decision and the last note."""
+    """The briefing shows criteria, task progress, and the last decision and note."""
     points = {"map": {"grid": {"x": [1, 2, 3]}}, "task_outputs": ["out.txt"]}
     points |= {"command": "echo hi > out.txt"}
     criteria = "the film is flat within 2 nm"

@@ -16,7 +16,7 @@ JOB = "a" * 40
 
 
 def finished(place: Place, boot_id: str, **launch: Any) -> Path:
-    """Create a finished, uncollected attempt that was launched under another hostname."""
+    """Create an attempt that finished under another hostname and was not collected."""
     task = {"task_work_path": "stage-1", "backward_files": ["out.txt"]}
     submission = json.dumps({"work_base": ".", "task_list": [task]})
     known = {"root": str(place.path.resolve()), "host": "former", "boot_id": boot_id}
@@ -44,7 +44,7 @@ def verdict_of(place: Place) -> str:
 def test_a_renamed_host_is_recognized_by_its_machine_id(
     place: Place, monkeypatch: pytest.MonkeyPatch, is_known: bool
 ) -> None:
-    """After a reboot, the machine id identifies the host if its disk is local."""
+    """After a reboot, wfctl recognizes the host by its machine id if its disk is local."""
     monkeypatch.setattr("reconciler.host.processes.machine_id", lambda: "m" * 32)
     finished(place, "another boot", machine_id="m" * 32 if is_known else "n" * 32)
     place.done("rehydrate", "--dry-run")
@@ -53,14 +53,14 @@ def test_a_renamed_host_is_recognized_by_its_machine_id(
 
 
 def test_same_boot_id_means_the_same_machine(place: Place) -> None:
-    """Neither the hostname nor the machine id matters."""
+    """wfctl recognizes the host by its boot id, whatever its hostname and machine id."""
     finished(place, processes.boot_id())
     seen = place.json("reconcile", "--dry-run").data["findings"][0]["verdict"]["name"]
     assert seen == "FINISHED_NOT_COLLECTED"
 
 
 def test_person_confirms_that_an_unrecognized_host_is_the_same(place: Place) -> None:
-    """The verdict names the command, which collects the result and continues the stage."""
+    """The verdict names the command with which a person confirms the host."""
     finished(place, "another boot")
     place.done("reconcile")
     assert verdict_of(place) == "ELSEWHERE"

@@ -19,7 +19,7 @@ from tests.server import Server
 
 @pytest.mark.slow
 def test_writer_role_can_run_every_command(page: dict[str, str], tmp_path: Path) -> None:
-    """This includes `init`, refusals and cached states."""
+    """The writer role can also run `init`, record refusals and store cached states."""
     place = made(tmp_path, page["writer"], "by-a-writer")
     place.done("dispatch", "stage-1", "--sync")
     assert place.json("stage", "launch", "stage-2").code == 5
@@ -67,7 +67,7 @@ ROWS = ("events", "commands", "refusals", "folds", "history_events", "history_am
 
 @pytest.mark.parametrize("table", ROWS)
 def test_reader_role_inserts_no_row(page: dict[str, str], table: str) -> None:
-    """An agent with this role can append only through the rules of the writer, or not at all."""
+    """The reader role cannot insert rows, so an agent with it cannot bypass the rules."""
     with (
         psycopg.connect(libpq_url(page["reader"])) as connection,
         pytest.raises(psycopg.errors.InsufficientPrivilege),
@@ -79,7 +79,7 @@ def test_reader_role_inserts_no_row(page: dict[str, str], table: str) -> None:
 
 @pytest.mark.parametrize("statement", STATEMENTS[:9])
 def test_triggers_stop_the_owner(page: dict[str, str], statement: str) -> None:
-    """The triggers work until the owner drops them, which the owner may do."""
+    """The triggers stop the owner of the tables until the owner drops the triggers."""
     with (
         psycopg.connect(libpq_url(page["owner"])) as connection,
         pytest.raises(psycopg.errors.RaiseException, match="append-only"),
@@ -103,7 +103,7 @@ def test_reader_role_reads_and_does_not_write(page: dict[str, str], tmp_path: Pa
 def test_dump_of_the_server_is_a_valid_backup(
     server: Server, page: dict[str, str], tmp_path: Path
 ) -> None:
-    """After a restore into another database, the log and its protection are the same."""
+    """A database restored from pg_dump has the same log and the same protective triggers."""
     place = made(tmp_path, page["writer"], "dumped")
     before = [event["hash"] for event in place.done("events")]
     dump = server.folder / "d" / "log.dump"
@@ -130,7 +130,7 @@ def certificate(folder: Path, name: str) -> Path:
 
 @pytest.mark.slow
 def test_tls_options_of_the_url_are_enforced(server: Server, tmp_path: Path) -> None:
-    """A server with another name or authority, or without TLS, is refused."""
+    """wfctl refuses a server without TLS, or with another name or certificate authority."""
     good, other = certificate(tmp_path, "localhost"), certificate(tmp_path, "elsewhere")
     direct = server.log()
 
@@ -157,12 +157,12 @@ def context(made_: Path) -> ssl.SSLContext:
 
 
 def test_commands_named_on_the_page_exist(place: Place) -> None:
-    """Each command of the page prints its help."""
+    """Each wfctl command that the PostgreSQL page names prints its help."""
     for words in (["db", "copy"], ["db", "backup"], ["db", "restore"], ["db", "upgrade"]):
         assert place.call(*words, "--help").code == 0
 
 
-#: Locks that a reader role can take and that a writer could wait for.
+#: SQL locks that a reader role can take, and for which a writer might have to wait.
 _HELD = (
     "SELECT pg_advisory_lock((2003198836::bigint << 32) | 'events'::regclass::oid::bigint)",
     "LOCK TABLE folds IN ACCESS SHARE MODE",
@@ -175,7 +175,7 @@ _HELD = (
 def test_reader_role_does_not_block_writers(
     page: dict[str, str], tmp_path: Path, held: str
 ) -> None:
-    """Only a role with write access can take the lock of the writers."""
+    """A reader role cannot take the lock for which commands that write wait."""
     place = made(tmp_path, page["writer"], f"unhindered-{_HELD.index(held)}")
     with psycopg.connect(libpq_url(page["reader"])) as reader:
         reader.execute(held.encode())

@@ -54,7 +54,7 @@ def copied(place: Place) -> Place:
 
 
 def moved(place: Place) -> Place:
-    """Move the root to another path."""
+    """Move the root to another path, and return the root there."""
     return Place(place.path.rename(place.path.with_name("moved")))
 
 
@@ -75,7 +75,7 @@ def test_write_in_a_moved_or_copied_root_is_refused(
 
 @pytest.mark.parametrize("line", READS.values(), ids=READS)
 def test_read_in_a_copied_root_works(place: Place, line: list[str]) -> None:
-    """Reading commands need no option, and neither does a rebuild."""
+    """Commands that only read, and a rebuild of the files, do not need --root-is."""
     assert copied(place).call(*line).code == 0
 
 
@@ -91,14 +91,14 @@ def test_once_said_it_is_so(place: Place, how: str) -> None:
 
 
 def test_root_is_option_has_no_effect_on_an_unmoved_root(place: Place) -> None:
-    """A script may always pass the option."""
+    """A script may always pass --root-is, which changes nothing in an unmoved root."""
     place.done("note", "one", "--root-is", "copied")
     assert place.notes() == ["one"]
     assert not (place.path / ".wfctl/root.json").exists()
 
 
 def test_copy_does_not_take_over_attempts_of_the_original(place: Place) -> None:
-    """The attempt has the verdict ELSEWHERE in the copy, and nothing is started."""
+    """In the copy, the attempt has the verdict ELSEWHERE, and no job starts."""
     begin(place)
     copy = copied(place)
     copy.done("reconcile", "--root-is", "copied")
@@ -110,7 +110,7 @@ def test_copy_does_not_take_over_attempts_of_the_original(place: Place) -> None:
 
 
 def test_attempt_in_a_moved_root_is_judged_by_its_files(place: Place) -> None:
-    """A failure that the job recorded is valid at the new path."""
+    """wfctl accepts a failure that the job recorded in its files before the move."""
     begin(place)
     folder = place.path / "stage-1/.attempts/att-0001"
     (folder / f"job-{'a' * 40}.started").mkdir(parents=True)
@@ -123,7 +123,7 @@ def test_attempt_in_a_moved_root_is_judged_by_its_files(place: Place) -> None:
 
 
 def test_unstarted_attempt_in_a_moved_root_gets_a_new_attempt(place: Place) -> None:
-    """The files of the old attempt name missing paths, so a new attempt replaces it."""
+    """A new attempt replaces the old one, whose files contain paths that no longer exist."""
     begin(place)
     elsewhere = moved(place)
     elsewhere.done("reconcile", "--root-is", "moved")
@@ -149,7 +149,7 @@ def test_unstarted_attempt_in_a_moved_root_gets_a_new_attempt(place: Place) -> N
 def test_root_identity_depends_on_its_path(
     tmp_path: Path, change: dict[str, object], same: bool
 ) -> None:
-    """A restored backup and a network folder are the same root, and another path is not."""
+    """A root is the same under another hostname, but not at another path."""
     here = read_identity(tmp_path)
     assert is_same({**here, **change}, here) is same
 

@@ -34,7 +34,7 @@ def begun(folder: Path, consent: str = "trust") -> Place:
 
 
 def compute(place: Place) -> None:
-    """Run the first stage up to the point at which a person judges the results."""
+    """Run the first stage until only the judgement of a person is missing."""
     place.done("dispatch", "stage-1", "--sync")
 
 

@@ -59,14 +59,14 @@ def test_sampled_averages_agree_with_exact_averages(length: int) -> None:
 
 
 def test_chain_reaches_every_short_walk() -> None:
-    """The pivot algorithm is ergodic, so it generates every walk of four steps."""
+    """The Markov chain of pivots generates every self-avoiding walk of four steps."""
     reached = set(islice(saw.chain(4, random.Random(3)), 30_000))
     assert reached == set(every_walk(4))
 
 
 @given(st.integers(2, 60), st.integers(0, 2**32))
 def test_pivoted_walk_avoids_itself_and_keeps_its_length(length: int, seed: int) -> None:
-    """The test applies a hundred pivots to a straight walk and checks the coordinates."""
+    """After a hundred pivots, a walk still has its length and does not cross itself."""
     for walk in islice(saw.chain(length, random.Random(seed)), 100):
         place, visited = (0, 0, 0), {(0, 0, 0)}
         for step in walk:
@@ -110,7 +110,7 @@ def test_error_of_a_correlated_series_includes_its_correlation() -> None:
 
 
 def test_constant_series_has_no_error() -> None:
-    """Every walk of one step has the same size."""
+    """The error is zero for walks of one step, which all have the same size."""
     assert saw.estimate([1.0, 1.0, 1.0]) == saw.Estimate(1.0, 0.0, 0.5)
 
 
@@ -138,14 +138,14 @@ def test_error_grows_if_the_points_scatter_more_than_their_errors() -> None:
 
 @pytest.mark.parametrize("sigmas", [[0.1, 0.1], [0.1, 0.0, 0.1]])
 def test_line_needs_three_points_with_errors(sigmas: list[float]) -> None:
-    """Fewer points, or a point with the error zero, raise an error."""
+    """A fit to fewer points, or with a point of zero error, raises an error."""
     places = [float(i) for i in range(len(sigmas))]
     with pytest.raises(ValueError, match="at least 3 points"):
         saw.weighted_line(places, places, sigmas)
 
 
 def test_same_seed_gives_the_same_walks() -> None:
-    """Another seed gives other walks."""
+    """The same seed gives the same walks, and another seed gives other walks."""
 
     def first(seed: int) -> list[bytes]:
         return list(saw.sample(12, samples=5, interval=3, discard=20, seed=seed))
@@ -156,7 +156,7 @@ def test_same_seed_gives_the_same_walks() -> None:
 
 @pytest.mark.slow
 def test_three_programs_find_the_exponent_of_the_literature(tmp_path: Path) -> None:
-    """In a small run of the real programs, every check passes and nu is right."""
+    """In a small run, every check of the demo passes and nu has the published value."""
     sizes = ["--lengths", "10,20,40,80", "--samples", "800", "--interval", "20", "--seed", "5"]
     for arguments in (["sample", *sizes], ["measure", "walks.json"], ["fit", "sizes.json"]):
         done = saw_py(tmp_path, *arguments)
@@ -230,7 +230,7 @@ def test_missing_file_is_reported_in_one_line(tmp_path: Path) -> None:
 
 
 def test_plan_parameters_match_its_commands() -> None:
-    """The recorded science parameters equal those of the command line."""
+    """The science parameters in the demo plan equal those in its command lines."""
     words = shlex.split(PLAN["stages"][0]["parameters"]["command"])
     given_ = saw.parser().parse_args(words[words.index("../scripts/saw.py") + 1 :])
     parameters = PLAN["stages"][0]["parameters"]
@@ -240,7 +240,7 @@ def test_plan_parameters_match_its_commands() -> None:
 
 @pytest.mark.parametrize("stage", PLAN["stages"], ids=lambda stage: str(stage["id"]))
 def test_program_accepts_every_command_of_the_plan(stage: dict[str, Any]) -> None:
-    """Command and check are valid, and the command reads only declared inputs."""
+    """The program accepts each command of the plan, and reads only declared inputs."""
     parameters = stage["parameters"]
     for name, script in (("command", "../scripts/saw.py"), ("verify", "scripts/saw.py")):
         words = shlex.split(parameters[name])

@@ -47,7 +47,7 @@ def test_status_of_many_stages_fits_a_screen(tmp_path: Path, count: int) -> None
 
 @pytest.mark.slow
 def test_prose_criteria_wait_for_a_person(tmp_path: Path) -> None:
-    """The status and the live view show the criteria."""
+    """`status` and its live view show criteria in words for the person who judges them."""
     stages = [
         {
             "id": "stage-1",
@@ -67,7 +67,7 @@ def test_prose_criteria_wait_for_a_person(tmp_path: Path) -> None:
 
 
 def test_stage_is_shown_as_a_page(place: Place) -> None:
-    """The page has text instead of JSON, no empty fields, and the next command."""
+    """`show` prints text instead of JSON, without empty fields, and the next command."""
     place.done("stage", "prepare", "stage-1")
     place.done("stage", "fail", "stage-1", "--error", "no memory left")
     page = place.call("show", "stage-1").out
@@ -81,7 +81,7 @@ def test_stage_is_shown_as_a_page(place: Place) -> None:
 
 
 def large(count: int, running: int) -> Workflow:
-    """Return a chain with the given number of stages, one of which has failed."""
+    """Return a workflow of stages in a chain, one of which has failed."""
     stages = {
         f"stage-{n}": Stage(
             f"stage-{n}",

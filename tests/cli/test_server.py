@@ -1,4 +1,4 @@
-"""The command line with its log on a PostgreSQL server, with several workflows in one database."""
+"""wfctl with its log on a PostgreSQL server; one database contains several workflows."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def shown(place: Place) -> list[bytes]:
 
 @pytest.mark.slow
 def test_every_kind_of_command_works_with_a_server(server: Server, tmp_path: Path) -> None:
-    """The generated files match the log."""
+    """After commands of each kind, the generated files match the log on the server."""
     url = server.log()
     place = made(tmp_path, url)
     place.done("note", "hello", "--command-id", "k")
@@ -121,7 +121,7 @@ def test_missing_driver_error_names_the_package(tmp_path: Path, words: str) -> N
 
 
 def test_init_prepares_an_empty_database(server: Server, tmp_path: Path) -> None:
-    """After `init`, `db upgrade` has nothing to do."""
+    """`init` creates the tables, so that a later `db upgrade` has nothing to do."""
     url = server.schema()
     place = made(tmp_path, url)
     revision = place.done("db", "current")["revision"]
@@ -134,7 +134,7 @@ def test_init_prepares_an_empty_database(server: Server, tmp_path: Path) -> None
 def test_password_is_not_written(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No file, event, traceback or output of `db url` contains the password."""
+    """No file, event or traceback contains the password, nor does the output of `db url`."""
     address = server.log()
     login = server.login("ada", SECRET, address)
     url = address.replace("postgres@", f"{login}:{SECRET}@")
@@ -170,7 +170,7 @@ def test_password_is_not_written(
 def test_second_root_reads_immediately_and_writes_after_rehydrate(
     server: Server, tmp_path: Path
 ) -> None:
-    """Reads write no file. The first write asks whether the root was moved or copied."""
+    """Commands that read write no file. The first write asks for the option --root-is."""
     one = made(tmp_path, server.log())
     one.done("note", "from one")
     two = second(one, tmp_path)
@@ -194,7 +194,7 @@ def test_second_root_reads_immediately_and_writes_after_rehydrate(
 @pytest.mark.long
 @pytest.mark.slow
 def test_two_hosts_drive_two_stages_of_one_workflow(server: Server, tmp_path: Path) -> None:
-    """Each host runs its own attempt in its own root at the same time."""
+    """Two hosts run the attempts of two stages at the same time, each in its own root."""
     stages = [
         {
             "id": f"stage-{n}",
@@ -228,7 +228,7 @@ def test_two_hosts_drive_two_stages_of_one_workflow(server: Server, tmp_path: Pa
 
 @pytest.mark.slow
 def test_stage_launched_by_two_hosts_runs_once(server: Server, tmp_path: Path) -> None:
-    """The second host is refused, and the log contains one attempt."""
+    """wfctl refuses the launch by the second host, and the log contains one attempt."""
     one = made(tmp_path, server.log())
     two = second(one, tmp_path)
     assert two.json("rehydrate", "--root-is", "copied").code == 0
@@ -245,7 +245,7 @@ def test_stage_launched_by_two_hosts_runs_once(server: Server, tmp_path: Path) -
 @pytest.mark.slow
 @pytest.mark.long
 def test_two_run_loops_in_two_roots_compute_nothing_twice(server: Server, tmp_path: Path) -> None:
-    """The loop that finds the other's attempt ends blocked, and each stage has one attempt."""
+    """The run loop that finds the other loop's attempt ends blocked; no stage runs twice."""
     stages = [
         {
             "id": f"stage-{n}",
@@ -269,7 +269,7 @@ def test_two_run_loops_in_two_roots_compute_nothing_twice(server: Server, tmp_pa
 
 
 def test_init_on_a_server_warns_that_names_are_not_verified(server: Server, tmp_path: Path) -> None:
-    """The default policy does not prove identity on a server, and a signature does."""
+    """`init` warns that the default policy proves no identity on a server."""
     plan = write_plan(tmp_path)
     line = ("--root", str(tmp_path), "--database-url", server.log(), "init", str(plan))
     answer = call(*line)

@@ -19,7 +19,7 @@ from tests.server import Server, started
 
 pytestmark = pytest.mark.slow
 
-#: Seconds for which an ordinary command retries the connection.
+#: Seconds for which a command other than `run` retries the connection to the server.
 OF_A_COMMAND = 30
 
 
@@ -34,7 +34,7 @@ def own() -> Iterator[Server]:
 
 
 def loop_of(place: Place, said: Path) -> subprocess.Popen[str]:
-    """Start the run loop, with its stderr in a file."""
+    """Start `wfctl run`, and write its stderr to a file."""
     environ = {**os.environ, "PYTHONPATH": str(HERE), "TMUX_TMPDIR": str(place.path)}
     with said.open("w") as file:
         command = [sys.executable, "-m", "cli.main", "--root", str(place.path), "run"]
@@ -85,7 +85,7 @@ def test_run_loop_continues_when_the_server_is_back(own: Server, tmp_path: Path)
 
 @pytest.mark.long
 def test_run_loop_that_waits_for_the_server_obeys_sigterm(own: Server, tmp_path: Path) -> None:
-    """The first signal ends the loop, and the error says that the server does not answer."""
+    """The first SIGTERM ends `run` with the error that the server does not answer."""
     place, said = working(own, tmp_path), tmp_path / "said"
     with ending(loop_of(place, said)) as loop:
         until((tmp_path / "began").exists)

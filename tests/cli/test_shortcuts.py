@@ -1,4 +1,4 @@
-"""Shortcuts around typer and pydantic change no result and work with the installed versions."""
+"""Faster replacements for parts of typer and pydantic give the same results."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.cli.support import HERE
 
 
 class Fruit(StrEnum):
-    """Choices that include a name with another case than its value."""
+    """Choices for an option, one of which has a name and a value that differ in case."""
 
     PEAR = "pear"
     PLUM = "Plum"
@@ -67,21 +67,21 @@ def outcome(cls: Any, arguments: list[str]) -> Any:
 
 @given(st.lists(st.tuples(st.sampled_from(OPTIONS), VALUES), max_size=3))
 def test_parsed_value_equals_that_of_typer(given_: list[tuple[str, str]]) -> None:
-    """The type, the value and the error message are the same."""
+    """The replacement returns the same type, value and error message as typer."""
     arguments = [f"--{name}={value}" for name, value in given_]
     assert outcome(PlainCommand, arguments) == outcome(None, arguments)
 
 
 @pytest.mark.parametrize("arguments", [[], ["--flag"], ["--no-flag"], ["--flag=1"], ["--help"]])
 def test_parsed_flag_equals_that_of_typer(arguments: list[str]) -> None:
-    """This includes missing flags and flags with an invalid value."""
+    """The replacement parses flags like typer, including missing and invalid ones."""
     assert outcome(PlainCommand, arguments) == outcome(None, arguments)
 
 
 def test_shortcut_is_skipped_if_typer_has_no_private_names(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Another version of typer makes a command slower but does not break it."""
+    """With another version of typer, a command is slower but works."""
     import typer._coercion
 
     monkeypatch.delattr(typer._coercion, "RuntimeParam")
@@ -96,7 +96,7 @@ def test_shortcut_is_skipped_if_typer_has_no_private_names(
 
 
 def test_unknown_parameter_object_is_unchanged() -> None:
-    """A later version of typer may use other classes."""
+    """The replacement ignores parameter classes of a later typer version."""
     other = object()
     assert tree.use_direct_conversion([other]) == [other]
 
@@ -126,7 +126,7 @@ print(sys.modules[LOADER].__doc__, "importlib.metadata" in sys.modules)
 
 
 def test_shortcuts_apply_to_the_installed_versions() -> None:
-    """If this test fails, the installed typer or pydantic has moved the replaced parts."""
+    """The installed typer and pydantic still have the parts that wfctl replaces."""
     done = subprocess.run(
         [sys.executable, "-c", _BUILT], cwd=HERE, capture_output=True, text=True, check=True
     )

@@ -82,17 +82,17 @@ def stays(shown: str) -> str:
 
 
 class Terminal(io.StringIO):
-    """A stderr that claims to be a terminal."""
+    """A text stream that claims to be a terminal, in place of stderr."""
 
     def isatty(self) -> bool:
-        """Return True."""
+        """Return True, as a terminal does."""
         return True
 
 
 def test_untrusted_text_in_messages_does_not_control_the_terminal(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Event messages and error messages are both escaped."""
+    """wfctl escapes control characters in messages about events and in error messages."""
     monkeypatch.setattr(sys, "stderr", Terminal())
     ProgressPrinter(Settings(), lambda: "w").say("told \x1b[2J", stage="\x1b[2J")
     print_message("wfctl: \x1b[2J")
@@ -106,7 +106,7 @@ def test_untrusted_text_in_messages_does_not_control_the_terminal(
 @pytest.mark.long
 @pytest.mark.slow
 def test_each_fact_is_printed_once_at_a_terminal(place: Place) -> None:
-    """The terminal shows a sentence. Keys and values appear only at the debug level."""
+    """A message at a terminal is a sentence without keys and values, except for debug."""
     said = stays(on_a_terminal(place, "dispatch", "stage-1", "--sync", NO_COLOR="1"))
     assert "stage=" not in said
     assert "workflow=" not in said
@@ -163,7 +163,7 @@ def test_waiting_is_shown_in_a_progress_line_at_a_terminal(slow: Place) -> None:
 def test_waiting_without_a_terminal_is_reported_at_growing_intervals(
     slow: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The number of lines stays small, however long the job runs."""
+    """`run` reports a long wait in only a few lines, however long the job runs."""
     monkeypatch.setattr("cli.terminal.waiting._FIRST", 0.4)
     told = [line["message"] for line in lines(slow.call("run").err)]
     assert 2 <= len(told) <= 5, told
@@ -196,7 +196,7 @@ def test_wait_shows_the_awaited_stage(tmp_path: Path, line: tuple[str, ...]) -> 
 
 
 def said(capsys: pytest.CaptureFixture[str], level: str, *texts: tuple[str, str]) -> list[str]:
-    """Return the messages that a log level prints."""
+    """Return the messages that wfctl prints at a log level."""
     talk = ProgressPrinter(Settings(log_level=LogLevel(level)), lambda: "w")
     for own, text in texts:
         talk.say(text, level=own)
@@ -204,14 +204,14 @@ def said(capsys: pytest.CaptureFixture[str], level: str, *texts: tuple[str, str]
 
 
 def test_log_level_omits_less_severe_messages(capsys: pytest.CaptureFixture[str]) -> None:
-    """The level debug prints every message, and the level error only errors."""
+    """wfctl prints every message at the level debug, and only errors at the level error."""
     texts = [("debug", "a"), ("info", "b"), ("warning", "c"), ("error", "d")]
     for first, level in enumerate(LogLevel):
         assert said(capsys, level, *texts) == [text for _, text in texts[first:]]
 
 
 def test_unknown_log_level_is_a_usage_error(place: Place) -> None:
-    """The message names the valid levels."""
+    """The error for an unknown log level names the valid levels."""
     answer = place.json("status", "--log-level", "loud")
     assert answer.code == 2
     assert "warning" in answer.error["message"]
@@ -230,7 +230,7 @@ def test_unknown_log_level_is_a_usage_error(place: Place) -> None:
     ],
 )
 def test_secret_is_not_printed(text: str, secret: str) -> None:
-    """Secrets are hidden within a sentence and as separate values."""
+    """wfctl hides a secret in a message, within a sentence or as a separate value."""
     if "://" in text:
         secret = secret.replace("/", "x")
     hidden = without_secrets(None, "info", {"event": f"it says {text.format(secret)}"})["event"]
@@ -239,13 +239,13 @@ def test_secret_is_not_printed(text: str, secret: str) -> None:
 
 
 def test_text_without_a_secret_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    """A word such as token alone hides nothing."""
+    """A word such as `token` alone does not make wfctl hide a message."""
     text = "stage-1: 12 tokens, the key of the plan; file:///tmp/a@b"
     assert said(capsys, "info", ("info", text)) == [text]
 
 
 def test_command_without_messages_loads_no_structlog(place: Place, tmp_path: Path) -> None:
-    """The import would slow down the start of the command."""
+    """A command that prints no message does not import structlog, which is slow to load."""
     code = (
         "import sys; from cli.main import run; "
         f"code = run(['--root', {str(place.path)!r}, 'note', 'hello']); "

@@ -34,7 +34,7 @@ class There(NamedTuple):
     url: str
 
     def wfctl(self, *words: str, url: str | None = None) -> Answer:
-        """Call the program in the root."""
+        """Run wfctl on the host, in the root."""
         line = ("--root", str(self.root), "--database-url", url or self.url, "-o", "json", *words)
         return self.host.wfctl(*line, PGPASSWORD=SECRET)
 

@@ -1,4 +1,4 @@
-"""A real write calls the functions of docs/develop/architecture.md in the documented order."""
+"""One command that writes calls functions in the order of docs/develop/architecture.md."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tests.cli.support import HERE, PLAN, call
 
 PAGE = (HERE / "docs" / "develop" / "architecture.md").read_text("utf-8")
 WALK = PAGE.partition("## One write")[2].partition("\n## ")[0]
-#: A function and the path of its file.
+#: The documented steps: the name of each function, and the path of its file.
 STEPS = re.findall(r"`([A-Za-z_.]+)`\s+\(`([a-z_/]+\.py)`\)", WALK)
 
 
 def test_one_write_calls_the_documented_functions_in_order(tmp_path: Path) -> None:
-    """The first calls of the functions occur in the order of the page."""
+    """A traced command first calls each documented function in the order of the page."""
     command = re.findall(r"`wfctl (.+?)`", WALK)[0].split()
     (tmp_path / "plan.json").write_text(json.dumps(PLAN), "utf-8")
     root = ("--root", str(tmp_path))

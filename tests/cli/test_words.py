@@ -41,17 +41,17 @@ STOP = ["wfctl stage cancel STAGE", "wfctl runner pause", "wfctl runner stop"]
         ("runner cancel", STOP[1:]),
         ("machine claim m T1", ["wfctl machine task claim m T1"]),
         ("skip stage-1", ["wfctl amend propose --type stage_skip --stage stage-1 --reason TEXT"]),
-        # Typing errors.
+        # Commands with a typing error.
         ("statsu", ["wfctl status"]),
         ("stage retyr stage-1", ["wfctl stage retry stage-1 --fix TEXT"]),
-        # A group of commands.
+        # A command group with a typing error.
         ("amnd", ["wfctl amend"]),
         ("stagee retry stage-1", ["wfctl stage retry stage-1 --fix TEXT"]),
         ("xyzzy", []),
     ],
 )
 def test_unknown_word_suggests_the_right_command(line: str, meant: list[str]) -> None:
-    """The suggestion keeps the arguments and names missing ones, and nothing is executed."""
+    """The suggestion keeps the arguments and names missing ones. wfctl executes nothing."""
     told = call(*shlex.split(line))
     assert (told.code, told.out) == (2, "")
     said = told.err.partition(" --help` lists")[0].rpartition("`")[0]
@@ -69,7 +69,7 @@ def test_every_misspelled_command_is_a_usage_error() -> None:
 
 
 def test_every_suggested_command_exists() -> None:
-    """No unknown word of the table is itself a command."""
+    """The table suggests only existing commands for words that are no commands."""
     program: Any = build_program().__self__  # type: ignore[attr-defined]
     known = {name for name, _ in _iterate_commands(program)}
     assert not known & {*MEANT}
@@ -80,7 +80,7 @@ def test_every_suggested_command_exists() -> None:
 
 
 def test_valid_command_does_not_load_the_table_of_words(capsys: pytest.CaptureFixture[str]) -> None:
-    """Only a mistyped command needs the suggestions."""
+    """wfctl loads the table of suggestions only after a mistyped command."""
     import sys
 
     sys.modules.pop("cli.program.similar_commands", None)
@@ -91,7 +91,7 @@ def test_valid_command_does_not_load_the_table_of_words(capsys: pytest.CaptureFi
 
 @pytest.mark.parametrize(("word", "format_"), FORMATS.items())
 def test_export_word_suggests_the_format(word: str, format_: str) -> None:
-    """The message has the whole command, and the format exists."""
+    """For a word that names a format, the error suggests the complete `export` command."""
     told = call("export", word)
     assert (told.code, told.out) == (2, "")
     assert f"Use `wfctl export {format_}`." in told.err

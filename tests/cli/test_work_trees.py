@@ -48,7 +48,7 @@ def test_command_that_reads_files_is_refused_in_another_work_tree(
 
 
 def test_read_in_another_work_tree_names_its_root(place: Place, tree: Path) -> None:
-    """Commands in a folder of the root or in a separate clone print no such message."""
+    """A command that reads prints a message that names the root in use."""
     root = f"wfctl: the root is {place.path}, in another work tree of this repository"
     assert root in wfctl("status", cwd=tree).err
     assert root in wfctl("note", "seen", cwd=tree).err

@@ -10,7 +10,7 @@ import pytest
 
 from tests.cli.support import PLAN, Place, attempt_data, call, tree, write_plan
 
-#: Command → its line, and the lines that must run first.
+#: Command that writes → its command line, and the command lines that must run first.
 PREPARED = [["stage", "prepare", "stage-1"]]
 STARTED = [["append", "attempt.started", "--data", attempt_data()]]
 COMPUTED = [*STARTED, ["stage", "compute", "stage-1"]]
@@ -29,7 +29,7 @@ WRITES: dict[str, tuple[list[str], list[list[str]]]] = {
     "dispatch": (["dispatch", "stage-1"], []),
     "stage launch": (["stage", "launch", "stage-1"], PREPARED),
 }
-#: These commands start processes, and other tests run them with jobs.
+#: Commands that start processes. Other tests run these commands with real jobs.
 LAUNCHING = {"dispatch", "stage launch"}
 RECORDING = [name for name in WRITES if name not in LAUNCHING]
 
@@ -46,7 +46,7 @@ def prepared(place: Place, name: str) -> list[str]:
 
 @pytest.mark.parametrize("name", WRITES)
 def test_dry_run_shows_the_events_and_writes_nothing(place: Place, name: str) -> None:
-    """The actual run then appends the announced events."""
+    """The same command without --dry-run appends exactly the events that were shown."""
     line = prepared(place, name)
     before = tree(place.path)
     said = place.done(*line, "--dry-run")
@@ -67,7 +67,8 @@ def test_dry_run_shows_the_events_and_writes_nothing(place: Place, name: str) ->
         after = tree(place.path)
         written = {path for path in after if after[path] != before.get(path)}
         shown = {path for path in written if not path.startswith(".wfctl")}
-        # A second write within the same second may leave an identical state.
+        # The state file may stay unchanged, because a second write within the same second gives the
+        # same text.
         assert shown <= set(said["files"]) <= shown | {"workflow-state.json"}
 
 
@@ -86,7 +87,7 @@ def test_dry_run_of_init_writes_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("line", [["run"], ["reconcile"], ["rehydrate"], ["replay", "--rebuild"]])
 def test_dry_run_of_the_engine_writes_nothing(place: Place, line: list[str]) -> None:
-    """A missing file that the actual run would write is not created."""
+    """The dry run does not create a missing file that the actual command would write."""
     (place.path / "progress.log").unlink()
     before = tree(place.path)
     assert place.json(*line, "--dry-run").code == 0
@@ -97,7 +98,7 @@ def test_dry_run_of_the_engine_writes_nothing(place: Place, line: list[str]) -> 
 def test_repeated_command_with_the_same_key_returns_the_first_answer(
     place: Place, name: str
 ) -> None:
-    """The log stays unchanged, even if another actor repeats the command."""
+    """A repetition with the same idempotency key appends nothing, even by another actor."""
     line = prepared(place, name)
     first = place.done(*line, "--command-id", "key-1")
     version = place.version()
@@ -133,7 +134,7 @@ def test_outdated_expected_version_is_a_conflict(place: Place, name: str) -> Non
 
 
 def test_key_is_checked_before_the_expected_version(place: Place) -> None:
-    """A caller who lost the answer repeats the same line and gets the answer, not a conflict."""
+    """A repeated line returns the first answer, although its version is outdated."""
     line = ["note", "hello", "--command-id", "key-1", "--expected-version", "2"]
     first = place.done(*line)
     place.done("note", "meanwhile")
@@ -142,7 +143,7 @@ def test_key_is_checked_before_the_expected_version(place: Place) -> None:
 
 
 def test_command_id_is_the_id_of_the_first_event(place: Place) -> None:
-    """If the caller gives a key, the key is the command id instead."""
+    """The command id is the idempotency key, or the id of the first event without a key."""
     for step in COMPUTED:
         place.done(*step)
     before = place.version()
@@ -172,7 +173,7 @@ def done_data(stage: str = "stage-1") -> str:
 
 @pytest.mark.parametrize("value", ["-1", "two", ""])
 def test_expected_version_must_be_a_number(place: Place, value: str) -> None:
-    """Any other value is a usage error."""
+    """A value of --expected-version that is not a number is a usage error."""
     assert place.json("note", "hello", "--expected-version", value).code == 2
     assert place.notes() == []
 
@@ -194,7 +195,7 @@ EXITS = {"invalid_payload": 2, "unknown_stage": 3}
 def test_refused_command_changes_no_file_and_no_event(
     place: Place, name: str, dry: list[str]
 ) -> None:
-    """A dry run is refused in the same way."""
+    """wfctl refuses the command and its dry run in the same way, and changes nothing."""
     line, code = REFUSED[name]
     files = {k: v for k, v in tree(place.path).items() if "events.db" not in k}
     answer = place.json(*line, *dry)
@@ -219,7 +220,7 @@ BAD_VALUES: dict[str, tuple[list[str], int]] = {
 
 @pytest.mark.parametrize("name", BAD_VALUES)
 def test_value_that_cannot_be_recorded_is_refused(place: Place, name: str) -> None:
-    """The log stays unchanged, and no traceback or internal error is shown."""
+    """wfctl refuses the value without an internal error, and the log stays unchanged."""
     line, code = BAD_VALUES[name]
     answer = place.json(*line)
     assert (answer.code, answer.error["code"] != "internal") == (code, True)
@@ -227,7 +228,7 @@ def test_value_that_cannot_be_recorded_is_refused(place: Place, name: str) -> No
 
 
 def test_note_with_line_breaks_is_one_line_of_progress_log(place: Place) -> None:
-    """Line breaks of every kind become spaces, and the event keeps them."""
+    """progress.log shows every line break in a note as a space, and the event keeps it."""
     text = "ein\nzwei\r\ndrei\u2028vier äöü 🙂"
     place.done("note", text)
     assert place.notes() == [text]

@@ -1,4 +1,7 @@
-"""Workflows on a real scheduler and over a real sshd, and the daemons themselves."""
+"""Helpers for workflows that run on a real scheduler or over a real SSH server.
+
+The module also starts and stops these servers.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ SSH = ("sshd", "ssh", "ssh-keygen")
 
 
 def script(name: str, *arguments: object, **environ: str) -> None:
-    """Run a script of this folder, and check that it succeeds."""
+    """Run a script of the folder tests/cluster, and check that it succeeds."""
     path = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
     done = subprocess.run(
         ["bash", HERE / name, *map(str, arguments)],
@@ -44,7 +47,7 @@ def script(name: str, *arguments: object, **environ: str) -> None:
 
 @contextmanager
 def alone(place: Path) -> Iterator[None]:
-    """Hold a lock, so that no other test worker starts a daemon."""
+    """Hold a lock in the folder, so that only one test worker starts a server at a time."""
     with place.open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
@@ -88,7 +91,7 @@ class Slurm:
 
 @dataclass(frozen=True)
 class Sshd:
-    """A separate sshd on loopback."""
+    """A separate SSH server for one test, reachable only from this computer."""
 
     folder: Path
     port: int
@@ -98,13 +101,13 @@ class Sshd:
         script("start-sshd.sh", self.folder, self.port, **environ)
 
     def stop(self) -> None:
-        """Kill the daemon and all its connections."""
+        """Kill the SSH server and all its connections."""
         pid = int((self.folder / "sshd.pid").read_text())
         _kill(pid, *_below(pid))
         until(lambda: not Path(f"/proc/{pid}").exists())
 
     def drop(self) -> list[int]:
-        """Kill all connections but not the daemon, and return their process ids."""
+        """Kill all SSH connections but not the server, and return the killed process ids."""
         found = _below(int((self.folder / "sshd.pid").read_text()))
         _kill(*found)
         return found
@@ -122,12 +125,13 @@ class Sshd:
 def _below(pid: int) -> list[int]:
     path = Path(f"/proc/{pid}/task/{pid}/children")
     own = [int(word) for word in path.read_text().split()] if path.exists() else []
-    # Other children of a session belong to the job, which outlives the connection.
+    # Only the processes of sshd belong to the connection. Other children belong to the job, which
+    # outlives the connection.
     return [child for child in own if "sshd" in _name(child)]
 
 
 def _name(pid: int) -> str:
-    # A connection may end at any time.
+    # A connection may end at any time, so its process or its entry in /proc may not exist.
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):
         return Path(f"/proc/{pid}/comm").read_text()
     return ""
@@ -181,7 +185,7 @@ def init(
 
 
 def traced(workflow: Workflow, command: str, id_: str = "stage-1") -> dict[str, Any]:
-    """Return a stage whose command first writes a line to the trace."""
+    """Return a stage whose command first writes a line with its attempt to the trace file."""
     trace = workflow.root / "trace"
     return {
         "id": id_,
@@ -192,12 +196,12 @@ def traced(workflow: Workflow, command: str, id_: str = "stage-1") -> dict[str, 
 
 
 def waiting(workflow: Workflow) -> str:
-    """Return a command that runs until it is released."""
+    """Return a command that runs until `let_go` releases it."""
     return f'while [ ! -e "{workflow.root}/go" ]; do sleep 0.1; done; echo 1 > out.txt'
 
 
 def let_go(workflow: Workflow) -> None:
-    """Release the waiting commands."""
+    """Release the commands that `waiting` returned, so that they end."""
     (workflow.root / "go").touch()
 
 

@@ -1,4 +1,7 @@
-"""A local `remote_root` without write permission blocks the stage until a person corrects it."""
+"""A `remote_root` (work folder of jobs) on this computer without write permission.
+
+The stage is blocked until a person corrects the folder or its name.
+"""
 
 from __future__ import annotations
 
@@ -28,13 +31,13 @@ def write_plan(workflow: Workflow, profile: dict[str, Any]) -> None:
 
 
 def describe(batch_type: str, scratch: str) -> dict[str, Any]:
-    """Return a machine description of this computer."""
+    """Return a machine description of this computer with the given work folder."""
     described = {"batch_type": batch_type, "context_type": "LocalContext"}
     return {**described, "local_root": "./", "remote_root": scratch}
 
 
 def by_file(workflow: Workflow, batch_type: str, scratch: str) -> None:
-    """Write a plan with a machine file."""
+    """Write a plan that names the work folder in a separate machine file."""
     path = write_machine(workflow, describe(batch_type, scratch))
     resources = {"number_node": 1, "cpu_per_node": 1, "group_size": 1}
     profile = {"type": "remote", "batch_type": batch_type, "config_path": path}
@@ -42,22 +45,22 @@ def by_file(workflow: Workflow, batch_type: str, scratch: str) -> None:
 
 
 def in_plan(workflow: Workflow, batch_type: str, scratch: str) -> None:
-    """Write a plan that describes the machine itself."""
+    """Write a plan that describes the machine itself, including the work folder."""
     write_plan(workflow, {"config": describe(batch_type, scratch)})
 
 
 def open_folder(workflow: Workflow, _: str, scratch: str) -> None:
-    """Make the folder writable for the user."""
+    """Make the work folder of the jobs writable for the user."""
     Path(scratch).chmod(0o755)
 
 
 def name_another(workflow: Workflow, batch_type: str, scratch: str) -> None:
-    """Name another folder in the machine file."""
+    """Name another work folder in the machine file."""
     by_file(workflow, batch_type, f"{scratch}-not")
 
 
 def apply_plan(workflow: Workflow, batch_type: str, scratch: str) -> None:
-    """Name another folder in the plan."""
+    """Apply a plan that names another work folder."""
     in_plan(workflow, batch_type, f"{scratch}-not")
     workflow.succeed("plan", "apply", "plan.json", "--reason", "another folder")
 
@@ -85,7 +88,7 @@ def test_unwritable_remote_root_is_reported_and_run_continues_after_its_correcti
     correct: Write,
     attempt: str,
 ) -> None:
-    """The status names the folder, and no retry is counted."""
+    """`run` and `status` name the unwritable folder, and the correction costs no retry."""
     scratch = closed(tmp_path)
     write(workflow, batch_type, scratch)
     workflow.succeed("init", "plan.json", "--consent", "trust")
@@ -105,7 +108,7 @@ def test_unwritable_remote_root_is_reported_and_run_continues_after_its_correcti
 def test_dispatch_into_an_unwritable_remote_root_is_not_running(
     workflow: Workflow, tmp_path: Path
 ) -> None:
-    """`wait` ends immediately with the cause."""
+    """After the dispatch, `wait` exits immediately and names the folder as the cause."""
     scratch = closed(tmp_path)
     in_plan(workflow, "Shell", scratch)
     workflow.succeed("init", "plan.json", "--consent", "trust")

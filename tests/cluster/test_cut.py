@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 def test_a_connection_cut_during_an_upload_is_made_again(
     workflow: Workflow, sshd: Sshd, tmp_path: Path
 ) -> None:
-    """The stage does not fail, and its job runs once."""
+    """After the cut, the upload is repeated, and the job runs once without a failure."""
     path = write_machine(workflow, machine(sshd, tmp_path / "far"))
     counted = 'test "$(wc -c < big.dat)" = 104857600'
     stage = traced(workflow, f"{counted} && echo 1 > out.txt")
@@ -31,7 +31,8 @@ def test_a_connection_cut_during_an_upload_is_made_again(
         assert sshd.drop()
         assert run.wait(PATIENCE) == 0, workflow.said()
     check_completed(workflow, ONCE)
-    # DPDispatcher sends the file again itself, or the next monitor sends it.
+    # Either DPDispatcher sends the file again, or the next monitor does, so the message may be in
+    # either of two places.
     written = [
         workflow.root / "progress.log",
         *workflow.root.glob("stage-1/.attempts/*/dpdisp.log"),

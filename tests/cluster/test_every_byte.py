@@ -14,12 +14,12 @@ from tests.keeping.writers import job_of, written
 from tests.rounds import first, rounds
 
 pytestmark = pytest.mark.slow
-#: Number of rounds in `make test`, in `make crash`, and in total.
+#: Number of random jobs that `make test` runs, that `make crash` runs, and that exist in total.
 _SOME, _MORE, _ALL = 2, 8, 60
 
 
 def check(workflow: Workflow, sshd: Sshd, folder: Path, seed: int) -> None:
-    """Run the random job of a seed over SSH, and check all files that it wrote."""
+    """Run a random job over SSH, and check that no file that it wrote is lost."""
     job, manifest = job_of(seed), folder / "manifest"
     init(workflow, write_machine(workflow, machine(sshd, folder / "far")), job.stage(manifest))
     job.put(workflow.root / "stage-1")
@@ -34,7 +34,7 @@ def check(workflow: Workflow, sshd: Sshd, folder: Path, seed: int) -> None:
 def test_every_byte_of_a_remote_job_is_kept(
     workflow: Workflow, sshd: Sshd, tmp_path: Path, seed: int
 ) -> None:
-    """Each file is in its local place or at the location that the log names."""
+    """Each file of a remote job is downloaded, or the log names its remote location."""
     check(workflow, sshd, tmp_path, seed)
 
 
@@ -42,5 +42,5 @@ def test_every_byte_of_a_remote_job_is_kept(
 def test_every_byte_of_more_remote_jobs_is_kept(
     workflow: Workflow, sshd: Sshd, tmp_path: Path, seed: int
 ) -> None:
-    """The test repeats the previous one with more seeds."""
+    """Each file of further random remote jobs is downloaded or named in the log."""
     check(workflow, sshd, tmp_path, seed)

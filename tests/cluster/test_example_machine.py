@@ -17,7 +17,7 @@ KINDS = ("slurm", "slurm-ssh", "pbs")
 
 
 def test_example_machine_is_complete_and_replaces_no_file(tmp_path: Path) -> None:
-    """Each example is YAML with comments and needs a file name with a YAML suffix."""
+    """`init --example-machine` writes YAML with comments and refuses an existing file."""
     for kind in KINDS:
         path = tmp_path / f"{kind}.yaml"
         assert call("init", "--example-machine", kind, str(path)).code == 0
@@ -32,7 +32,7 @@ def test_example_machine_is_complete_and_replaces_no_file(tmp_path: Path) -> Non
 
 
 def test_example_machine_needs_a_yaml_file_name(tmp_path: Path) -> None:
-    """JSON has no comments, and the suffix decides how a file is read."""
+    """A `.json` name is refused, because the example has comments, which JSON lacks."""
     path = tmp_path / "machine.json"
     assert call("init", "--example-machine", "slurm", str(path)).code == 2
     assert call("init", "--example", "--example-machine", "slurm", "-").code == 2
@@ -45,7 +45,7 @@ def test_example_machine_needs_a_yaml_file_name(tmp_path: Path) -> None:
 def test_stage_runs_on_the_example_machine(
     workflow: Workflow, sshd: Sshd, tmp_path: Path, kind: str
 ) -> None:
-    """Over SSH, only host, user, port and key of the example are replaced."""
+    """A stage runs with the example. Over SSH, only the connection data are changed."""
     workflow.succeed("init", "--example-machine", kind)
     path = workflow.root / "machine.yaml"
     own = {**sshd.profile(), "remote_root": str(tmp_path / "far")}

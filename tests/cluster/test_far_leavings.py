@@ -14,7 +14,8 @@ from tests.crash.support import Workflow
 
 pytestmark = pytest.mark.slow
 
-#: Writes under the names of other tasks and of unknown tasks, and into a foreign journal.
+#: Shell command of a task that writes folders named like other tasks and like unknown tasks, and
+#: false entries into the journals of the task runner.
 _STRANGE = (
     'for at in done failed; do mkdir -p "$WFCTL_TASKS/back/$at/x=0" "$WFCTL_TASKS/back/$at/own"; '
     'echo 9 > "$WFCTL_TASKS/back/$at/x=0/f.json"; echo 9 > "$WFCTL_TASKS/back/$at/own/f.json"; '
@@ -27,7 +28,7 @@ _STRANGE = (
 def test_folder_named_like_another_task_replaces_no_result(
     workflow: Workflow, sshd: Sshd, tmp_path: Path
 ) -> None:
-    """The second attempt has two tasks, so a folder named like the third task is not used."""
+    """Folders that a task writes under other tasks' names do not change their results."""
     go = workflow.root / "go"
     waits = f'[ "$WFCTL_PARAM_x" = 0 ] || [ -e "{go}" ] || exit 3'
     strange = f'[ "$WFCTL_PARAM_x" != 1 ] || {{ {_STRANGE}; }}'

@@ -17,7 +17,8 @@ from tests.rounds import first, rounds
 
 pytestmark = pytest.mark.slow
 
-#: Proposes two points, which continue the number of finished points in the remote table.
+#: Command of the proposer. It proposes the next two points, numbered after the finished points in
+#: the uploaded task table.
 _NEXT = (
     'case "$WFCTL_ROOT" in {far}/*) ;; *) exit 7 ;; esac; '
     'n=$(grep -c ,done "$WFCTL_INPUT_1"); printf "x\\n%s\\n%s\\n" "$n" $((n + 1)) > next.csv; '
@@ -45,7 +46,7 @@ def sweep(workflow: Workflow, command: str, points: int) -> dict[str, Any]:
 
 
 def ends(workflow: Workflow) -> list[str]:
-    """Return the ended tasks, with repetitions."""
+    """Return the keys of the ended tasks, including repeated ones."""
     trace = workflow.root.parent / "ends"
     return sorted(trace.read_text().split()) if trace.exists() else []
 
@@ -61,7 +62,7 @@ def tasks(workflow: Workflow, stage: str) -> dict[str, Any]:
 def test_sweep_over_ssh_runs_once(
     workflow: Workflow, sshd: Sshd, tmp_path: Path, batch_type: str
 ) -> None:
-    """Points are uploaded, and folders, table, metrics and logs of the tasks are downloaded."""
+    """Each task runs once over SSH, and its results, metrics and logs are downloaded."""
     given = sweep(workflow, 'echo "here is $WFCTL_TASK"; [ "$WFCTL_PARAM_x" != 3 ] || exit 4', 6)
     given["parameters"] |= {"tolerate": 0.2}
     del given["parameters"]["metrics"]
@@ -92,7 +93,7 @@ def test_sweep_over_ssh_runs_once(
 
 
 def loop(workflow: Workflow, far: Path) -> list[dict[str, Any]]:
-    """Return a sweep that waits in its second round, and its proposer."""
+    """Return the stages of a loop: a sweep that waits in round 2, and its proposer."""
     go = workflow.root / "go"
     holds = f'while [ "$WFCTL_PARAM_x" = 4 ] && [ ! -e "{go}" ]; do sleep 0.1; done'
     begins = f'echo "$WFCTL_TASK" >> "{workflow.root.parent}/begins"'
@@ -122,7 +123,7 @@ LOOP = {
 
 
 def begun(workflow: Workflow) -> list[str]:
-    """Return the started tasks, with repetitions."""
+    """Return the keys of the started tasks, including repeated ones."""
     trace = workflow.root.parent / "begins"
     return trace.read_text().split() if trace.exists() else []
 
@@ -132,7 +133,7 @@ def begun(workflow: Workflow) -> list[str]:
 def test_killed_loop_over_ssh_computes_each_point_once(
     workflow: Workflow, sshd: Sshd, tmp_path: Path, batch_type: str
 ) -> None:
-    """After kills on both machines, finished tasks are downloaded and the others run again."""
+    """After kills on both machines, only unfinished tasks run again."""
     path = write_machine(workflow, machine(sshd, tmp_path / "work", batch_type))
     init(workflow, path, *loop(workflow, tmp_path / "work"), rounds={"walk": LOOP})
     with ending(workflow.start("run")) as run:
@@ -158,9 +159,10 @@ def test_killed_loop_over_ssh_computes_each_point_once(
 
 
 def _follower(workflow: Workflow, id_: str, partner: str, file: str) -> dict[str, Any]:
-    """Return a follower with random results, so that a repeated task is detected.
+    """Return a follower (a sweep that reuses the points of another stage).
 
-    The task x=4 waits until the file `go` exists.
+    Its results are random, so that a repeated task is detected. The task x=4 waits until the file
+    `go` exists.
     """
     folder = workflow.root.parent
     held = f'while [ "$WFCTL_PARAM_x" = 4 ] && [ ! -e "{workflow.root}/go" ]; do sleep 0.1; done'
@@ -183,7 +185,8 @@ def _follower(workflow: Workflow, id_: str, partner: str, file: str) -> dict[str
     }
 
 
-#: Each machine with each victim. The first two share no value and are tested most often.
+#: Pairs of a batch system and the place where processes are killed ("" means no kill). The first
+#: two pairs differ in both values and are tested most often.
 _STRUCK = [
     ("Slurm", ""),
     ("Shell", "job"),
@@ -209,7 +212,7 @@ def _numbers(workflow: Workflow, stage: str) -> dict[str, float]:
 def test_followers_in_a_loop_over_ssh_run_each_task_once(
     workflow: Workflow, sshd: Sshd, tmp_path: Path, batch_type: str, struck: str
 ) -> None:
-    """After a kill in the second round, finished tasks keep their random results."""
+    """After a kill in the second round, finished tasks are not computed again."""
     path = write_machine(workflow, machine(sshd, tmp_path / "work", batch_type))
     leading, proposing = loop(workflow, tmp_path / "work")
     leading["parameters"]["command"] = sweep(workflow, "true", 3)["parameters"]["command"]

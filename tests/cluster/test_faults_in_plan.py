@@ -71,7 +71,7 @@ def test_fault_of_a_profile_is_fixed_by_an_amended_plan(workflow: Workflow, name
 
 @pytest.mark.long
 def test_exceeded_time_limit_suggests_an_amended_plan(workflow: Workflow) -> None:
-    """The suggestion is the same without a scheduler."""
+    """A stage that exceeds its time limit without a scheduler gets the same suggestion."""
     stage = {
         "id": "stage-1",
         "name": "the stage-1",

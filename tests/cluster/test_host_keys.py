@@ -18,7 +18,7 @@ _ANOTHER = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIIX3iC0pV0p0rL5eG5f4mJj6ZyY0mF5e
 
 @pytest.fixture
 def known_hosts(workflow: Workflow, sshd: Sshd, tmp_path: Path) -> Path:
-    """Create a workflow on a host that the SSH settings of the user do not know."""
+    """Create a workflow on an unknown SSH host, and return the known_hosts file."""
     home = Path(workflow.environ["HOME"])
     (home / ".ssh/config").unlink()
     path = write_machine(workflow, machine(sshd, tmp_path / "far"))
@@ -33,7 +33,7 @@ def line_of(sshd: Sshd) -> str:
 
 
 def check_blocked(workflow: Workflow, cause: str) -> None:
-    """Check that `run` ends as blocked with the cause first, and that no job ran."""
+    """Check that `run` is blocked, names the cause in its first line, and starts no job."""
     done = workflow.call("run")
     assert done.returncode == 6
     assert cause in done.stdout.splitlines()[0]
@@ -45,7 +45,7 @@ def check_blocked(workflow: Workflow, cause: str) -> None:
 def test_unknown_host_is_used_once_its_key_is_known(
     workflow: Workflow, sshd: Sshd, known_hosts: Path, known: str
 ) -> None:
-    """The error shows the fingerprint and how to accept it. Then the attempt continues."""
+    """An unknown host blocks `run`. After its key is added, `run` completes the stage."""
     known_hosts.write_text(known)
     check_blocked(
         workflow, f"the host key of [127.0.0.1]:{sshd.port} is not known: ssh-ed25519 SHA"
@@ -58,7 +58,7 @@ def test_unknown_host_is_used_once_its_key_is_known(
 def test_changed_host_key_stops_the_connection(
     workflow: Workflow, sshd: Sshd, known_hosts: Path
 ) -> None:
-    """The known key of the hostname belongs to another host."""
+    """If another key is known for the hostname, `run` is blocked and starts no job."""
     known_hosts.write_text(f"[127.0.0.1]:{sshd.port} {_ANOTHER}\n")
     check_blocked(workflow, f"the host key of [127.0.0.1]:{sshd.port} has changed")
 
@@ -66,7 +66,7 @@ def test_changed_host_key_stops_the_connection(
 def test_revoked_host_key_stops_the_connection(
     workflow: Workflow, sshd: Sshd, known_hosts: Path
 ) -> None:
-    """The key is known, and a later line revokes it."""
+    """If a later line revokes the known key of the host, `run` starts no job."""
     known_hosts.write_text(f"{line_of(sshd)}\n@revoked {line_of(sshd)}\n")
     check_blocked(workflow, f"the host key of [127.0.0.1]:{sshd.port} has changed")
 
@@ -74,7 +74,7 @@ def test_revoked_host_key_stops_the_connection(
 def test_any_of_several_known_keys_is_accepted(
     workflow: Workflow, sshd: Sshd, known_hosts: Path
 ) -> None:
-    """A hostname for several hosts has several lines, and wildcard patterns are supported."""
+    """One matching line among several for the hostname is enough, also with a wildcard."""
     pattern = line_of(sshd).replace("127.0.0.1", "127.0.0.*")
     known_hosts.write_text(f"[127.0.0.1]:{sshd.port} {_ANOTHER}\n{pattern}\n")
     workflow.succeed("run")
@@ -84,7 +84,7 @@ def test_any_of_several_known_keys_is_accepted(
 def test_accept_new_stores_the_first_key_of_a_host(
     workflow: Workflow, sshd: Sshd, known_hosts: Path
 ) -> None:
-    """With that SSH setting, an unknown host is accepted once, and another key is refused later."""
+    """With `StrictHostKeyChecking accept-new`, another key is refused later."""
     (known_hosts.parent / "config").write_text("Host 127.*\n  StrictHostKeyChecking accept-new\n")
     workflow.succeed("run")
     check_completed(workflow, ONCE)

@@ -1,4 +1,4 @@
-"""A DPDispatcher that submits late, after its monitor was replaced."""
+"""A DPDispatcher process that submits its job only after its monitor was replaced."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from tests.rounds import first
 
 pytestmark = pytest.mark.slow
 
-#: Hides from the checks of its monitor on the first call, and continues when a file appears.
+#: A dpdisp program whose first call hides from its monitor, waits until a file appears, and then
+#: submits.
 LATE = """#!{python}
 import os, signal, sys, time
 here = os.path.dirname(__file__)
@@ -53,7 +54,7 @@ def late(folder: Path) -> Path:
 def test_late_submission_runs_nothing_twice(
     workflow: Workflow, sshd: Sshd, tmp_path: Path, batch_type: str, context_type: str
 ) -> None:
-    """Another monitor launched the attempt meanwhile, and the result of one run is collected."""
+    """A second monitor runs the job first, and the late submission starts no second job."""
     there: dict[str, Any] = {"remote_root": "."}
     if context_type == "SSHContext":
         there = {"remote_root": str(tmp_path / "far"), "remote_profile": sshd.profile()}

@@ -25,7 +25,7 @@ from tests.rounds import rounds
 
 pytestmark = pytest.mark.slow
 ELSEWHERE = [Backend.SLURM_FAR, Backend.SLURM, Backend.SHELL_FAR]
-#: Each damage of the recovery file with each backend.
+#: Each kind of damage to DPDispatcher's recovery file, combined with each backend.
 DAMAGED = list(product(["empty", "half", "list", "folder"], ELSEWHERE))
 
 earlier = earlier_dpdispatcher
@@ -56,7 +56,7 @@ def check_completed(workflow: Workflow, content: str) -> None:
 def test_the_result_of_an_earlier_workflow_is_not_used(
     workflow: Workflow, machine: Machine, backend: Backend
 ) -> None:
-    """The old result is below the same `remote_root`, but the new workflow computes its own.
+    """A new workflow ignores an earlier workflow's result below the same `remote_root`.
 
     The remote folder with the old result stays unchanged.
     """
@@ -81,7 +81,7 @@ def _results(workflow: Workflow) -> list[Path]:
 def test_copy_shares_no_job_with_its_original(
     workflow: Workflow, machine: Machine, backend: Backend
 ) -> None:
-    """Each root computes its own result, and a cancel in the copy does not affect the original."""
+    """A copy of a root runs its own job, and its cancel does not stop the original's job."""
     begin(workflow, "original", machine=machine(backend), waits=True)
     copy = replace(workflow, root=workflow.root.with_name("copy"))
     shutil.copytree(workflow.root, copy.root)
@@ -119,7 +119,7 @@ def recorded(workflow: Workflow, machine: str) -> None:
 def test_monitors_that_fail_on_a_damaged_recovery_file_are_limited(
     workflow: Workflow, machine: Machine, backend: Backend, how: str
 ) -> None:
-    """After three monitors, the result is collected without a monitor."""
+    """After three monitors have failed, wfctl collects the result without a monitor."""
     recorded(workflow, machine(backend))
     let_go(workflow)
     until(lambda: not at_work(workflow))
@@ -137,7 +137,7 @@ def test_monitors_that_fail_on_a_damaged_recovery_file_are_limited(
 def test_edited_submission_is_not_submitted(
     workflow: Workflow, machine: Machine, backend: Backend
 ) -> None:
-    """The job runs the command from the log, and its result is collected."""
+    """If the submission file was edited, the job still runs the command from the log."""
     begin(workflow, "old", machine=machine(backend), waits=True)
     orphaned(workflow)
     [path] = workflow.root.glob("stage-1/.attempts/*/submission.json")

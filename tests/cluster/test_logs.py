@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 
 
 def check_heard(workflow: Workflow, where: Mapping[str, Any]) -> None:
-    """Check that the output of a job is followed while it runs and available afterwards."""
+    """Check that `logs` follows the output of a running job and prints it after the end."""
     command = f"echo one; echo bad >&2; {waiting(workflow)}; printf 'two\\nend'"
     init(workflow, write_machine(workflow, where), traced(workflow, command))
     workflow.succeed("dispatch", "stage-1")
@@ -36,7 +36,7 @@ def check_heard(workflow: Workflow, where: Mapping[str, Any]) -> None:
 
 @pytest.mark.long
 def test_output_of_a_slurm_job_is_followed(workflow: Workflow) -> None:
-    """The output is read from the files on this machine."""
+    """`logs` reads the output of a Slurm job from the files on this machine."""
     check_heard(workflow, HERE)
 
 
@@ -44,5 +44,5 @@ def test_output_of_a_slurm_job_is_followed(workflow: Workflow) -> None:
 def test_output_of_a_job_over_ssh_is_followed(
     workflow: Workflow, sshd: Sshd, tmp_path: Path
 ) -> None:
-    """The output is read over SSH until the files are downloaded."""
+    """`logs` reads the output of a remote job over SSH until the files are downloaded."""
     check_heard(workflow, machine(sshd, tmp_path / "far"))

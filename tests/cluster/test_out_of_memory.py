@@ -9,7 +9,7 @@ from tests.crash.support import Workflow
 
 pytestmark = pytest.mark.slow
 
-#: The line that Slurm appends to the output of a job, and the ways in which processes end.
+#: The line that Slurm appends to the output of a job that it kills for its memory use.
 LINE = "slurmstepd: error: Detected 1 oom_kill event in StepId=$SLURM_JOB_ID.batch."
 OUTPUT = "$SLURM_SUBMIT_DIR/slurm-$SLURM_JOB_ID.out"
 DEATHS = {"the command": "kill -9 $$", "the whole job": "kill -9 0"}
@@ -18,7 +18,7 @@ DEATHS = {"the command": "kill -9 $$", "the whole job": "kill -9 0"}
 @pytest.mark.long
 @pytest.mark.parametrize("death", sorted(DEATHS))
 def test_job_killed_for_its_memory_fails_once(workflow: Workflow, death: str) -> None:
-    """wfctl reads the scheduler's output before a job counts as lost, so the cause is memory."""
+    """The stage fails with the cause "out of memory", and no second attempt starts."""
     prepared(workflow, f'echo "{LINE}" >> "{OUTPUT}"; {DEATHS[death]}')
     assert workflow.call("run").returncode == 6
     found = workflow.stage("stage-1")

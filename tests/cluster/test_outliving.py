@@ -22,7 +22,7 @@ CHECK = "grep -qx 1 stage-1/out.txt"
 def test_outputs_of_an_orphaned_remote_command_are_accepted(
     workflow: Workflow, sshd: Sshd, tmp_path: Path, slurm: Slurm, batch_type: str
 ) -> None:
-    """The running command is detected and awaited, and its outputs are verified locally."""
+    """wfctl waits for a remote command without its shells, then verifies its outputs."""
     path = write_machine(workflow, machine(sshd, tmp_path / "far", batch_type))
     init(workflow, path, solving(workflow, verify=CHECK))
     workflow.succeed("dispatch", "stage-1")
@@ -37,7 +37,7 @@ def test_outputs_of_an_orphaned_remote_command_are_accepted(
 def test_outputs_of_an_orphaned_command_on_slurm_are_accepted(
     workflow: Workflow, watched: bool
 ) -> None:
-    """Slurm has ended the job, but the command continues in its folder."""
+    """wfctl waits for a command that continues after Slurm has ended its job."""
     path = write_machine(workflow, {"batch_type": "Slurm", "context_type": "LocalContext"})
     init(workflow, path, solving(workflow, verify=CHECK))
     workflow.succeed("dispatch", "stage-1")

@@ -1,6 +1,7 @@
-"""Fifteen faults that users make on a cluster: the first line names the cause, `next:` leads on.
+"""Fifteen faults that users make on a cluster.
 
-A run of these tests ends with a table of the faults.
+For each fault, the first line of output names the cause, and `next:` suggests the right command. A
+run of these tests ends with a table of the faults.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class Fault:
 
 
 def flag(line: str, cause: str, command: str = ORDINARY, **resources: Any) -> Fault:
-    """Return a fault in a scheduler directive."""
+    """Return a fault that consists of a wrong scheduler flag."""
     return Fault(cause, command, resources={"custom_flags": [f"#SBATCH {line}"], **resources})
 
 
@@ -159,7 +160,7 @@ def test_fault_is_named_first_with_the_right_next_command(
     name: str,
     where: str,
 ) -> None:
-    """A fault of the plan suggests an amended plan, and a fault of the machine its correction."""
+    """For a wrong plan, `run` suggests an amended plan. Otherwise, it suggests `run`."""
     fault = FAULTS[name]
     with suppress(CalledProcessError):  # the partition may exist already
         slurm.ask("scontrol", "create", "PartitionName=short", "Nodes=ALL", "MaxTime=1")
@@ -168,14 +169,14 @@ def test_fault_is_named_first_with_the_right_next_command(
     far["remote_profile"] |= fault.remote
     init(workflow, slurm_here(scratch) if where == "Slurm" else far, fault)
     check_leads_on(workflow, fault, record_property, f"{name}, {where}")
-    # The monitor of a job that never starts keeps running.
+    # The monitor of a job that never starts keeps running, so the test kills it.
     kill(find(workflow, Victim.EVERYTHING))
 
 
 def test_scheduler_flags_on_a_machine_without_scheduler_suggest_an_amended_plan(
     workflow: Workflow,
 ) -> None:
-    """The stage fails before an attempt starts."""
+    """The stage fails before an attempt starts, and `run` suggests an amended plan."""
     fault = flag("--tiem=1:00", "custom_flags must be absent, because the machine has no scheduler")
     here = {"batch_type": "Shell", "context_type": "LocalContext", "remote_root": "."}
     init(workflow, here, fault)
@@ -186,7 +187,7 @@ def test_scheduler_flags_on_a_machine_without_scheduler_suggest_an_amended_plan(
 
 @pytest.mark.long
 def test_sweep_ended_by_slurm_suggests_an_amended_plan(workflow: Workflow) -> None:
-    """The first line names the limit that ended the tasks."""
+    """The first line of `run` names the memory limit that ended the tasks."""
     command = f'echo "{LINE}" >> "{OUTPUT}"; kill -9 0'
     tasks = {"map": {"grid": {"x": [1, 2]}}, "task_outputs": ["out.txt"]}
     fault = Fault("its scheduler says OUT_OF_MEMORY", command=command)
@@ -212,7 +213,7 @@ def test_full_scratch_disk_is_named_in_the_first_line(
     record_property: Callable[[str, object], None],
     where: str,
 ) -> None:
-    """The stage waits for space and is tried again."""
+    """If the scratch disk is full, `run` names it and suggests `reconcile` to try again."""
     with full(tmp_path / "scratch"):
         there = str(tmp_path / "scratch/far")
         fault = Fault("no room is left", follows="wfctl reconcile")
@@ -231,7 +232,7 @@ def test_full_root_is_named_and_the_same_command_continues(
     record_property: Callable[[str, object], None],
     where: str,
 ) -> None:
-    """Nothing can be recorded, so the error itself states what to do."""
+    """If the disk of the root is full, the error asks to free space and repeat."""
     scratch = str(tmp_path / "far")
     far = slurm_here(scratch) if where == "Slurm" else machine(sshd, Path(scratch), "Slurm")
     with small_disk(tmp_path / "disk", 2_000_000) as disk:

@@ -49,7 +49,7 @@ def write_mistake(workflow: Workflow, right: dict[str, Any], wrong: dict[str, An
 
 
 def check_blocked(workflow: Workflow, cause: str) -> None:
-    """Check that `run` ends as blocked with the cause first, and that no stage is running."""
+    """Check that `run` is blocked, names the cause in its first line, and runs no stage."""
     done = workflow.call("run")
     assert done.returncode == 6
     assert cause in done.stdout.splitlines()[0]
@@ -64,7 +64,7 @@ def check_blocked(workflow: Workflow, cause: str) -> None:
 def test_a_mistake_in_the_connection_blocks_until_it_is_corrected(
     workflow: Workflow, sshd: Sshd, tmp_path: Path, name: str
 ) -> None:
-    """The first line names the cause, and the attempt continues with a corrected machine file."""
+    """After a person corrects the named mistake in the machine file, `run` continues."""
     wrong, cause = MISTAKES[name]
     with (Path(workflow.environ["HOME"]) / ".ssh/config").open("a") as aliases:
         aliases.write("Host hpc\n  HostName login.example.org\n")
@@ -80,7 +80,7 @@ def test_a_mistake_in_the_connection_blocks_until_it_is_corrected(
 def test_remote_root_that_cannot_be_created_blocks_the_stage(
     workflow: Workflow, sshd: Sshd, tmp_path: Path
 ) -> None:
-    """The error names the missing parent folder, and nothing has failed."""
+    """`run` names the missing parent folder, and continues once the folder exists."""
     place = write_machine(workflow, machine(sshd, tmp_path / "scratch/far"))
     init(workflow, place, traced(workflow, "echo 1 > out.txt"))
     check_blocked(workflow, f"cannot be made: the folder {tmp_path}/scratch does not exist")
@@ -93,7 +93,7 @@ def test_remote_root_that_cannot_be_created_blocks_the_stage(
 def test_corrected_remote_root_replaces_the_refused_attempt(
     workflow: Workflow, sshd: Sshd, tmp_path: Path
 ) -> None:
-    """The new attempt does not count as a retry."""
+    """After a correction of `remote_root`, the new attempt does not count as a retry."""
     place = write_machine(workflow, machine(sshd, tmp_path / "scratch/far"))
     init(workflow, place, traced(workflow, "echo 1 > out.txt"))
     check_blocked(workflow, f"cannot be made: the folder {tmp_path}/scratch does not exist")
@@ -107,7 +107,7 @@ def test_corrected_remote_root_replaces_the_refused_attempt(
 def test_amended_profile_replaces_an_unsubmitted_attempt(
     workflow: Workflow, sshd: Sshd, tmp_path: Path
 ) -> None:
-    """The old attempt is stopped without an answer from the refusing machine."""
+    """wfctl replaces the unsubmitted attempt without an answer from the refusing machine."""
     right = machine(sshd, tmp_path / "far")
     wrong, cause = MISTAKES["wrong key path"]
     place = write_mistake(workflow, right, wrong)
@@ -127,7 +127,7 @@ def test_amended_profile_replaces_an_unsubmitted_attempt(
 def test_stage_on_a_machine_that_refuses_the_login_is_not_running(
     workflow: Workflow, sshd: Sshd, tmp_path: Path
 ) -> None:
-    """`wait` ends immediately and names the cause."""
+    """The stage is not running, and `wait` exits immediately and names the cause."""
     wrong, cause = MISTAKES["wrong login"]
     place = write_mistake(workflow, machine(sshd, tmp_path / "far"), wrong)
     init(workflow, place, traced(workflow, "echo 1 > out.txt"))
@@ -142,7 +142,7 @@ def test_stage_on_a_machine_that_refuses_the_login_is_not_running(
 def test_autonomous_run_with_a_wrong_key_sends_one_notice(
     workflow: Workflow, sshd: Sshd, tmp_path: Path
 ) -> None:
-    """The runner ends after its first session and states what it waits for."""
+    """The background runner ends after its first session, and its notice names the cause."""
     wrong, cause = MISTAKES["wrong key path"]
     place = write_mistake(workflow, machine(sshd, tmp_path / "far"), wrong)
     init(workflow, place, traced(workflow, "echo 1 > out.txt"))
@@ -161,7 +161,7 @@ def test_autonomous_run_with_a_wrong_key_sends_one_notice(
 def test_running_job_survives_a_broken_connection(
     workflow: Workflow, sshd: Sshd, tmp_path: Path, name: str, verdict: str
 ) -> None:
-    """A missing key waits for a person, and an unknown host counts as a network problem."""
+    """If the connection settings become wrong, the job continues and is collected."""
     right = machine(sshd, tmp_path / "far")
     init(workflow, write_machine(workflow, right), traced(workflow, waiting(workflow)))
     workflow.succeed("dispatch", "stage-1")

@@ -15,7 +15,7 @@ from tests.rounds import first
 @pytest.mark.long
 @pytest.mark.parametrize("how", first(list(CLEANED)))
 def test_removed_files_of_a_slurm_job_start_no_second_job(workflow: Workflow, how: str) -> None:
-    """The result is the same as for a job on the local machine."""
+    """After the removal of its files, no attempt of a Slurm job runs its command twice."""
     trace = workflow.root.parent / "lives"
     in_git(workflow)
     init(workflow, write_machine(workflow, HERE), stage_of("stage", trace))

@@ -56,9 +56,10 @@ def on(
 def spied(
     workflow: Workflow, machine: dict[str, Any], command: str, *lines: list[str]
 ) -> list[str]:
-    """Run commands with secrets in all settings, and return the files that contain a secret.
+    """Run commands with secrets in all settings; return the files that contain a secret.
 
-    The log is outside the root and is searched too.
+    The event log lies outside the root and is searched too. The list has the item "printed" if the
+    output of the commands contains a secret.
     """
     (workflow.root.parent / "log").mkdir()
     place = {"WFCTL_DATABASE_URL": f"sqlite:///{workflow.root.parent}/log/events.db"}
@@ -89,8 +90,9 @@ def _found(root: Path) -> list[str]:
 def test_successful_run_reveals_no_secret(
     workflow: Workflow, sshd: Sshd, batch_type: str, context_type: str
 ) -> None:
-    """The root, the log and all output are searched after a completed stage."""
-    # A passphrase is ignored for a plain key, but a second factor is used if it is set.
+    """After a completed stage, no file, event or output contains a secret."""
+    # The test needs a working login: a passphrase is ignored for an unencrypted key, but a second
+    # factor would be used.
     machine = on(workflow, sshd, batch_type, context_type, totp_secret=None)
     assert spied(workflow, machine, "echo 1 > out.txt", *RUN) == []
     assert workflow.stage("stage-1")["status"] == "completed"
@@ -101,7 +103,7 @@ def test_successful_run_reveals_no_secret(
 def test_failed_run_reveals_no_secret(
     workflow: Workflow, sshd: Sshd, batch_type: str, context_type: str
 ) -> None:
-    """The search includes all error messages of DPDispatcher."""
+    """After a failed run, no file, event, output or error contains a secret."""
     machine = on(workflow, sshd, batch_type, context_type, totp_secret=None)
     assert spied(workflow, machine, "echo no >&2; exit 3", *RUN) == []
     assert workflow.stage("stage-1")["status"] == "failed"
@@ -132,7 +134,7 @@ def test_broken_machine_file_reveals_no_secret(
 
 
 def test_plan_with_connection_settings_is_refused(workflow: Workflow) -> None:
-    """The log keeps the plan for ever, so the plan must not contain secrets."""
+    """The plan must not contain secrets, because the log keeps it permanently."""
     config = {"batch_type": "Shell", "context_type": "SSHContext", "remote_profile": PLANTED}
     plan = {
         "workflow_id": "w-far",
@@ -148,7 +150,7 @@ def test_plan_with_connection_settings_is_refused(workflow: Workflow) -> None:
 
 
 def test_prepared_submission_with_a_secret_is_refused(workflow: Workflow) -> None:
-    """Every attempt would copy the submission. The error names the field and not its value."""
+    """The error names the field with the secret but not its value."""
     init(workflow, write_machine(workflow, {}), traced(workflow, "true"))
     (workflow.root / "stage-1").mkdir()
     machine = {

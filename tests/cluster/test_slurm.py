@@ -36,7 +36,7 @@ def prepared(workflow: Workflow, command: str, **resources: Any) -> Workflow:
 
 
 def check_completed(workflow: Workflow, trace: list[str]) -> None:
-    """Check that the stage is completed without a retry and that the trace is as expected."""
+    """Check that the stage is completed without a retry and with the given trace."""
     found = workflow.stage("stage-1")
     assert (found["status"], found["retry_count"]) == ("completed", 0)
     assert (workflow.root / "stage-1/out.txt").read_text() == "1\n"
@@ -57,7 +57,7 @@ def test_stage_runs_on_slurm(workflow: Workflow) -> None:
 
 @pytest.mark.long
 def test_failed_job_reports_its_cause(workflow: Workflow) -> None:
-    """The last error has the job id, its end and the last lines of stderr."""
+    """The last error has the job id, the exit code and the last lines of stderr."""
     done = prepared(workflow, "echo the tap is dry >&2; exit 3").call("run")
     assert done.returncode == 6, done
     found = workflow.stage("stage-1")
@@ -70,7 +70,7 @@ def test_failed_job_reports_its_cause(workflow: Workflow) -> None:
 
 @pytest.mark.long
 def test_unknown_partition_is_a_refusal(workflow: Workflow) -> None:
-    """The job was never started, and the error quotes the scheduler."""
+    """Slurm refuses a job for an unknown partition, and the error quotes Slurm's message."""
     done = prepared(workflow, "echo 1 > out.txt", queue_name="nowhere").call("run")
     assert done.returncode == 6, done
     assert verdicts(workflow)[-1] == "REJECTED"
@@ -119,7 +119,7 @@ def test_pending_job_is_awaited(workflow: Workflow, slurm: Slurm) -> None:
 def test_job_is_not_requeued_unless_its_flags_say_so(
     workflow: Workflow, slurm: Slurm, own: list[str], requeue: str
 ) -> None:
-    """A second start would stop itself. A flag of the user overrides that of wfctl."""
+    """wfctl tells Slurm not to requeue a job, unless the user's flags request it."""
     flags = ["#SBATCH --begin=now+3600", *own]
     prepared(workflow, "echo 1 > out.txt", custom_flags=flags)
     workflow.succeed("dispatch", "stage-1")
@@ -132,7 +132,7 @@ def test_job_is_not_requeued_unless_its_flags_say_so(
 def test_queue_position_is_shown_during_a_run(
     workflow: Workflow, slurm: Slurm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The position of a pending job comes from Slurm's list of jobs."""
+    """`run` shows the position of a pending job in Slurm's queue."""
     prepared(workflow, "echo 1 > out.txt", custom_flags=["#SBATCH --begin=now+3600"])
     workflow.succeed("dispatch", "stage-1")
     assert slurm.jobs(workflow.root)
@@ -145,7 +145,7 @@ def test_queue_position_is_shown_during_a_run(
 
 @pytest.mark.long
 def test_unrecorded_job_is_found_by_its_folder(workflow: Workflow, slurm: Slurm) -> None:
-    """After a kill before the id was stored, the next monitor submits no second job."""
+    """If a kill happened before the job id was stored, no second job is submitted."""
     prepared(workflow, waiting(workflow))
     workflow.succeed("dispatch", "stage-1")
     until(workflow.trace)
@@ -162,7 +162,7 @@ def test_unrecorded_job_is_found_by_its_folder(workflow: Workflow, slurm: Slurm)
 
 @pytest.mark.long
 def test_cancelled_job_is_lost_and_gets_a_new_attempt(workflow: Workflow, slurm: Slurm) -> None:
-    """A cancel by another user is no failure of the stage."""
+    """A job that was cancelled in Slurm counts as lost, and a new attempt starts."""
     prepared(workflow, waiting(workflow))
     with ending(workflow.start("run", **PROMPT)) as run:
         until(workflow.trace)
@@ -191,10 +191,11 @@ def test_job_cancelled_twice_fails_the_stage(workflow: Workflow, slurm: Slurm) -
 
 @pytest.mark.long
 def test_job_past_its_time_limit_fails_the_stage(workflow: Workflow) -> None:
-    """A new attempt would need the same time, so wfctl does not start one."""
+    """A job that exceeds its time limit fails the stage, and no new attempt starts."""
     prepared(workflow, waiting(workflow), custom_flags=["#SBATCH --time=0:01"])
     with ending(workflow.start("run", **PROMPT)) as run:
-        # Slurm checks such jobs twice a minute, and limits are whole minutes.
+        # Slurm checks time limits twice a minute and rounds them up to minutes, so the test waits
+        # for long.
         assert run.wait(240) == 6
     assert "TIMEOUT" in workflow.stage("stage-1")["last_error"]
     assert workflow.trace() == ONCE
@@ -202,7 +203,7 @@ def test_job_past_its_time_limit_fails_the_stage(workflow: Workflow) -> None:
 
 @pytest.mark.long
 def test_a_silent_scheduler_is_asked_again(workflow: Workflow, slurm: Slurm) -> None:
-    """While Slurm does not answer, nothing changes. Afterwards the result is collected."""
+    """While Slurm does not answer, the stage stays running. Later its result is collected."""
     prepared(workflow, waiting(workflow))
     with ending(workflow.start("run", WFCTL_PATIENCE="1")) as run:
         until(lambda: watched(workflow))
@@ -216,7 +217,7 @@ def test_a_silent_scheduler_is_asked_again(workflow: Workflow, slurm: Slurm) -> 
 
 @pytest.mark.long
 def test_diagnostic_run_collects_log_and_err_from_slurm(workflow: Workflow) -> None:
-    """The job succeeds for Slurm, and the stage fails with the output of its command."""
+    """A diagnostic run fails the stage and stores the command's output as log and err."""
     prepared(workflow, "echo so far; echo the tap is dry >&2; exit 3").call("run")
     workflow.succeed("stage", "diagnose", "stage-1", "--submit", "--sync")
     found = workflow.stage("stage-1")

@@ -43,7 +43,7 @@ def machine(sshd: Sshd, far: Path, batch_type: str = "Shell") -> dict[str, Any]:
 
 
 def check_completed(workflow: Workflow, trace: list[str]) -> None:
-    """Check that the stage is completed without a retry and that the trace is as expected."""
+    """Check that the stage is completed without a retry and with the given trace."""
     found = workflow.stage("stage-1")
     assert (found["status"], found["retry_count"]) == ("completed", 0)
     assert (workflow.root / "stage-1/out.txt").read_text() == "1\n"
@@ -78,7 +78,7 @@ def test_stage_runs_over_ssh(
 def test_temporarily_unreachable_machine_costs_no_attempt(
     workflow: Workflow, sshd: Sshd, tmp_path: Path, slurm: Slurm, batch_type: str
 ) -> None:
-    """The monitor ends but the job continues, and the state stays unknown until an answer."""
+    """While the machine is unreachable, the job continues and its state counts as unknown."""
     path = write_machine(workflow, machine(sshd, tmp_path / "far", batch_type))
     init(workflow, path, traced(workflow, waiting(workflow)))
     with ending(workflow.start("run", **PROMPT)) as run:
@@ -96,7 +96,7 @@ def test_temporarily_unreachable_machine_costs_no_attempt(
 def test_unreachable_machine_at_the_launch_is_no_failure(
     workflow: Workflow, sshd: Sshd, tmp_path: Path, slurm: Slurm
 ) -> None:
-    """Nothing was submitted, and the launch is repeated later."""
+    """If the machine is unreachable at the launch, wfctl submits the job later."""
     path = write_machine(workflow, machine(sshd, tmp_path / "far"))
     init(workflow, path, traced(workflow, "echo 1 > out.txt"))
     sshd.stop()
@@ -127,7 +127,7 @@ def test_remote_job_outlives_its_session(workflow: Workflow, sshd: Sshd, tmp_pat
 def test_killed_remote_job_gets_a_new_attempt(
     workflow: Workflow, sshd: Sshd, tmp_path: Path
 ) -> None:
-    """The job is lost because all of its processes were killed."""
+    """If all processes of a remote job were killed, the stage starts a new attempt."""
     path = write_machine(workflow, machine(sshd, tmp_path / "far"))
     init(workflow, path, traced(workflow, waiting(workflow)))
     with ending(workflow.start("run", **PROMPT)) as run:
@@ -143,7 +143,7 @@ def test_killed_remote_job_gets_a_new_attempt(
 def test_removed_remote_folder_runs_nothing_twice(
     workflow: Workflow, sshd: Sshd, tmp_path: Path, moment: str
 ) -> None:
-    """Processes in the removed folder are ended before a new attempt starts."""
+    """wfctl ends the processes in a removed remote folder before it starts a new attempt."""
     path = write_machine(workflow, machine(sshd, tmp_path / "far"))
     init(workflow, path, traced(workflow, waiting(workflow)))
     workflow.succeed("dispatch", "stage-1")
@@ -193,7 +193,7 @@ def test_failed_remote_job_reports_its_cause(
 
 
 def test_missing_machine_file_stops_a_launch_but_not_a_plan(workflow: Workflow) -> None:
-    """`init` prints a warning, and a dispatch names the path and starts nothing."""
+    """`init` only warns about a missing machine file, and `dispatch` starts nothing."""
     plan = {
         "workflow_id": "w-far",
         "default_backend": "far",
@@ -214,7 +214,7 @@ def test_missing_machine_file_stops_a_launch_but_not_a_plan(workflow: Workflow) 
 def test_removed_machine_file_makes_a_job_unknown(
     workflow: Workflow, sshd: Sshd, tmp_path: Path
 ) -> None:
-    """Without the file the remote machine cannot be reached, which says nothing about the job."""
+    """Without its machine file, wfctl cannot know the state of the remote job."""
     path = write_machine(workflow, machine(sshd, tmp_path / "far"))
     init(workflow, path, traced(workflow, waiting(workflow)))
     workflow.succeed("dispatch", "stage-1")
@@ -254,7 +254,7 @@ def test_leftovers_over_ssh_are_downloaded_or_named(
 def test_remote_launch_found_by_two_sessions_is_recorded_once(
     workflow: Workflow, sshd: Sshd, tmp_path: Path, batch_type: str
 ) -> None:
-    """Both monitors were killed before they stored the job id locally."""
+    """Two sessions find the same unrecorded job, and only one records its launch."""
     path = write_machine(workflow, machine(sshd, tmp_path / "far", batch_type))
     init(workflow, path, traced(workflow, waiting(workflow)))
     with ending(workflow.start("dispatch", "stage-1")) as dispatch:

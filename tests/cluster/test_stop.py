@@ -1,4 +1,4 @@
-"""Stop an attempt on each backend, and check that no process or job of it is left."""
+"""Stopping an attempt on each backend leaves no process and no job of it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 
 def launched(workflow: Workflow, path: str) -> AttemptPaths:
     """Launch a stage that runs until it is stopped, and kill its monitor."""
-    # A detached process without open files belongs to the attempt as well.
+    # A detached process without open files belongs to the attempt as well, so the stop must end it.
     left = "(cd / && setsid -f sleep 300 < /dev/null > /dev/null 2>&1 9>&-)"
     init(workflow, path, traced(workflow, f"{left}; {waiting(workflow)}"))
     workflow.succeed("dispatch", "stage-1")
@@ -35,7 +35,7 @@ def launched(workflow: Workflow, path: str) -> AttemptPaths:
 def test_job_on_slurm_is_cancelled(
     workflow: Workflow, slurm: Slurm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The job leaves the queue, and an unrelated job stays."""
+    """A stop cancels the attempt's job in Slurm but not an unrelated job."""
     neighbour = slurm.ask("sbatch", "--parsable", "-D", "/", "-o", "/dev/null", "--wrap=sleep 600")
     attempt = launched(workflow, write_machine(workflow, HERE))
     monkeypatch.setenv("SLURM_CONF", slurm.environ["SLURM_CONF"])
@@ -50,7 +50,7 @@ def test_job_on_slurm_is_cancelled(
 def test_silent_slurm_does_not_confirm_the_end_of_a_job(
     workflow: Workflow, slurm: Slurm, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Without an answer, the job must not count as ended."""
+    """If Slurm does not answer, wfctl does not treat the job as ended."""
     attempt = launched(workflow, write_machine(workflow, HERE))
     tools = tmp_path / "tools"
     tools.mkdir()
@@ -69,7 +69,7 @@ def test_silent_slurm_does_not_confirm_the_end_of_a_job(
 def test_remote_job_is_stopped_over_ssh(
     workflow: Workflow, sshd: Sshd, tmp_path: Path, slurm: Slurm, batch_type: str
 ) -> None:
-    """Every process and queued job of the attempt ends on the remote machine."""
+    """A stop ends every process and queued job of the attempt on the remote machine."""
     path = write_machine(workflow, machine(sshd, tmp_path / "far", batch_type))
     attempt = launched(workflow, path)
     variable = f"WFCTL_ATTEMPT={attempt.tag}"

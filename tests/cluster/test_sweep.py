@@ -52,7 +52,7 @@ def is_as_far(root: Path, share: int, run: subprocess.Popen[str]) -> bool:
 @pytest.mark.slow
 @pytest.mark.parametrize("victim", [Victim.ORCHESTRATOR, Victim.MONITOR], ids=lambda one: one.value)
 def test_sweep_on_slurm_killed_twice_runs_each_task_once(sweep: Workflow, victim: Victim) -> None:
-    """The jobs continue, and the result equals that of an undisturbed run."""
+    """After two kills, the result equals that of an undisturbed run."""
     for share in (1, 12):
         with ending(sweep.start("run")) as run:
             until(partial(is_as_far, sweep.root, share, run))
@@ -71,7 +71,7 @@ def test_sweep_on_slurm_killed_twice_runs_each_task_once(sweep: Workflow, victim
 @pytest.mark.long
 @pytest.mark.slow
 def test_two_thousand_tasks_on_slurm_survive_kills(workflow: Workflow) -> None:
-    """Each good task is done, each bad task is named, and few tasks run again."""
+    """After kills, good tasks are done, failing tasks are named, and few run again."""
     init(workflow, write_machine(workflow, HERE), many(workflow, 2_000), group_size=500)
     killed_on_the_way(workflow, 2_000, random.Random(0), kills=3)
     workflow.succeed("run")

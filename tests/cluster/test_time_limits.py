@@ -30,7 +30,7 @@ def check_overdue(workflow: Workflow) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("made", first([of_one, of_tasks]))
 def test_time_limit_applies_on_slurm(workflow: Workflow, made: Maker) -> None:
-    """The limit is that of wfctl, not of the scheduler."""
+    """On Slurm, the time limit of wfctl ends the command with all of its processes."""
     path = write_machine(workflow, {"batch_type": "Slurm", "context_type": "LocalContext"})
     init(workflow, path, stage_of(workflow, made, OVERDUE))
     check_overdue(workflow)
@@ -41,7 +41,7 @@ def test_time_limit_applies_on_slurm(workflow: Workflow, made: Maker) -> None:
 def test_time_limit_applies_over_ssh(
     workflow: Workflow, sshd: Sshd, tmp_path: Path, batch_type: str
 ) -> None:
-    """The limit works without a connection to the machine."""
+    """Over SSH, the time limit of wfctl ends the command with all of its processes."""
     path = write_machine(workflow, machine(sshd, tmp_path / "far", batch_type))
     init(workflow, path, stage_of(workflow, of_one, OVERDUE))
     check_overdue(workflow)
@@ -52,7 +52,7 @@ def test_time_limit_applies_over_ssh(
 def test_limited_command_over_ssh_ends_in_time(
     workflow: Workflow, sshd: Sshd, tmp_path: Path, batch_type: str
 ) -> None:
-    """The output of the command is downloaded."""
+    """A remote command that ends within its limit completes, and its output is downloaded."""
     path = write_machine(workflow, machine(sshd, tmp_path / "far", batch_type))
     init(workflow, path, stage_of(workflow, of_one, "(sleep 1; echo 1 > out.txt) & # left"))
     workflow.succeed("run")

@@ -46,14 +46,14 @@ def write_plan(workflow: Workflow, path: str, *commands: str, **profile: Any) ->
 
 
 def check(workflow: Workflow, *words: str) -> tuple[int, dict[str, Any]]:
-    """Return the exit code and the answer of a check."""
+    """Run `plan check --try`, and return its exit code and its answer."""
     done = workflow.call("-o", "json", "plan", "check", "plan.json", *words)
     answer = json.loads(done.stdout)
     return done.returncode, answer["data"]
 
 
 def slurm_machine(sshd: Sshd, where: str, scratch: Path) -> dict[str, Any]:
-    """Return a machine with Slurm, local or over SSH."""
+    """Return the description of a machine with Slurm, local or over SSH."""
     if where == "ssh":
         return machine(sshd, scratch, "Slurm")
     return {"batch_type": "Slurm", "context_type": "LocalContext", "remote_root": str(scratch)}
@@ -63,7 +63,7 @@ def slurm_machine(sshd: Sshd, where: str, scratch: Path) -> dict[str, Any]:
 def test_trial_of_a_working_machine_changes_nothing(
     workflow: Workflow, sshd: Sshd, tmp_path: Path, where: str
 ) -> None:
-    """Stages with the same requirements are tried together, and no file remains."""
+    """The check tries stages with equal requirements together and leaves no file behind."""
     path = write_machine(workflow, slurm_machine(sshd, where, tmp_path / "scratch"))
     write_plan(workflow, path, "echo 1", "cat /dev/null", resource_defaults=RESOURCES)
     before = sorted(workflow.root.rglob("*"))
@@ -96,7 +96,7 @@ def test_trial_reports_each_fault_of_a_profile(
 def test_trial_reports_an_unusable_remote_root(
     workflow: Workflow, sshd: Sshd, tmp_path: Path, where: str
 ) -> None:
-    """The path may be a file, or its parent folder may be missing."""
+    """The check reports a `remote_root` that is a file or has no parent folder."""
     (tmp_path / "file").touch()
     for scratch, words in (("file", "is not a folder"), ("absent/b", "does not exist")):
         path = write_machine(workflow, slurm_machine(sshd, where, tmp_path / scratch))
@@ -107,7 +107,7 @@ def test_trial_reports_an_unusable_remote_root(
 
 
 def test_trial_reports_an_unwritable_remote_root(tmp_path: Path) -> None:
-    """The problem names the user and the folder."""
+    """The check names the user and the `remote_root` that the user may not write to."""
     place = made(tmp_path, stage(1, "true"))
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o555)
@@ -125,7 +125,7 @@ def test_trial_reports_an_unwritable_remote_root(tmp_path: Path) -> None:
 def test_trial_reports_a_refused_login_and_a_missing_machine_file(
     workflow: Workflow, sshd: Sshd, tmp_path: Path
 ) -> None:
-    """Without --try no machine is contacted, so the same plan has no problem."""
+    """Only with --try does the check contact the machine and report these problems."""
     right = machine(sshd, tmp_path / "far", "Slurm")
     wrong = {**right["remote_profile"], "username": "nobody-here"}
     path = write_machine(workflow, {**right, "remote_profile": wrong})

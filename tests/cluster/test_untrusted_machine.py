@@ -17,7 +17,8 @@ from tests.crash.support import Workflow
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 
-#: Appends rows to each requested list of files, and adds files to each archive.
+#: Program on the remote account that adds false rows to each requested list of files, and false
+#: files to each archive.
 _EVIL = """
 wfctl_evil_place={evil}
 trap 'case $BASH_COMMAND in
@@ -39,7 +40,7 @@ esac' DEBUG
 
 
 class Evil:
-    """A remote account whose programs send false answers."""
+    """A remote account whose programs send false lists and archives."""
 
     def __init__(self, sshd: Sshd) -> None:
         self.place = sshd.folder / "evil"
@@ -49,11 +50,11 @@ class Evil:
         (home / ".bashrc").write_text(f"export BASH_ENV={self.place}/env.sh; . $BASH_ENV\n")
 
     def add_rows(self, listing: str, *rows: str) -> None:
-        """Append rows to a list of files (``left``, ``results``)."""
+        """Append false rows to a list of files: ``left`` (leftover files) or ``results``."""
         (self.place / f"{listing}.rows").write_text("".join(f"{row}\n" for row in rows))
 
     def pack(self, path: str, content: str) -> None:
-        """Add a file to each archive that DPDispatcher downloads."""
+        """Add a false file to each archive that DPDispatcher downloads."""
         file = self.place / "packed" / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(content)
@@ -79,7 +80,7 @@ def _stage(command: str) -> dict[str, Any]:
 
 @pytest.fixture
 def victim(tmp_path: Path) -> Path:
-    """Create a file of the local user outside the root."""
+    """Create a file outside the root that the remote machine will try to overwrite."""
     file = tmp_path / "victim/authorized_keys"
     file.parent.mkdir()
     file.write_text("mine\n")
@@ -88,20 +89,20 @@ def victim(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def evil(sshd: Sshd) -> Evil:
-    """Make the programs of the remote account send false answers."""
+    """Make the programs of the remote account send false lists and archives."""
     return Evil(sshd)
 
 
 @pytest.fixture
 def far(workflow: Workflow, sshd: Sshd, tmp_path: Path) -> str:
-    """Return the path of a machine file for the remote machine."""
+    """Write a machine file for the remote machine, and return its path."""
     return write_machine(workflow, machine(sshd, tmp_path / "far"))
 
 
 def test_leftover_below_a_received_link_overwrites_nothing(
     workflow: Workflow, evil: Evil, far: str, victim: Path
 ) -> None:
-    """The list names a link to a local folder and then a file below that link."""
+    """A listed link to a local folder is not created, so no file outside the root changes."""
     (workflow.root / "stage-1").mkdir()
     stage = _stage('mkdir x; echo "theirs" > x/authorized_keys; echo 1 > out.txt; echo 2 > more')
     init(workflow, far, stage)
@@ -117,7 +118,7 @@ def test_leftover_below_a_received_link_overwrites_nothing(
 def test_agent_instructions_and_tool_settings_stay_out_of_the_stage_folder(
     workflow: Workflow, far: str, backward: str
 ) -> None:
-    """A remote job writes them next to a result and an ordinary file."""
+    """Files such as CLAUDE.md and .gitignore that a remote job wrote are not stored there."""
     names = ("CLAUDE.md", "AGENTS.md", ".gitignore", ".envrc", "Makefile", ".claude/settings.json")
     command = f"mkdir .claude; touch {' '.join(names)}; echo 2 > more; echo 1 > out.txt"
     stage = _stage(command)
@@ -132,7 +133,7 @@ def test_agent_instructions_and_tool_settings_stay_out_of_the_stage_folder(
 def test_modules_of_a_job_stay_out_of_the_stage_folder(
     workflow: Workflow, far: str, backward: str
 ) -> None:
-    """A local check would import modules from that folder before those of Python."""
+    """wfctl does not store a job's Python modules where a local check would import them."""
     (workflow.root / "stage-1").mkdir()
     (workflow.root / "stage-1/check.py").write_text("import json\nassert json.loads('1') == 1\n")
     command = "mkdir json __pycache__; echo 2 > more; echo 1 > out.txt; "
@@ -162,7 +163,7 @@ def test_modules_of_a_job_stay_out_of_the_stage_folder(
 def test_file_name_that_no_job_wrote_is_not_created(
     workflow: Workflow, evil: Evil, far: str, row: str
 ) -> None:
-    """The stage completes or its leftovers stay remote, without an internal error."""
+    """If the machine lists a dangerous or false file name, wfctl creates no such file."""
     init(workflow, far, _stage("echo 1 > out.txt"))
     before = (workflow.root / ".wfctl/config.toml").exists()
     evil.add_rows("left", row)
@@ -180,8 +181,9 @@ def test_file_name_that_no_job_wrote_is_not_created(
 def test_archive_of_results_creates_only_results(
     workflow: Workflow, evil: Evil, far: str, path: str, backward: list[str]
 ) -> None:
-    """The archive contains one more file, which wfctl ignores. wfctl then downloads each listed
-    result once, even if two patterns match.
+    """An additional file in the archive of results is ignored.
+
+    wfctl then downloads each listed result once, even if two patterns match.
     """
     (workflow.root / "data").mkdir()
     (workflow.root / "data/in").write_text("mine\n")
@@ -213,7 +215,7 @@ def test_script_in_a_folder_of_results_is_not_replaced(workflow: Workflow, far: 
 def test_pattern_for_all_files_downloads_no_file_of_wfctl(
     workflow: Workflow, evil: Evil, far: str, code: int
 ) -> None:
-    """Either DPDispatcher downloads the results, or wfctl does so after a failed task."""
+    """With the pattern `*`, files from the machine replace no file that belongs to wfctl."""
     own = [".attempts/.gitignore", ".attempts/att-0009-x/f", ".monitor.lock", "submission.json"]
     own += ["dpdisp-run.sh", "DPDISP_DONE"]
     stage = _stage(f"echo 1 > out.txt; echo 2 > more.txt; exit {code}")
@@ -232,9 +234,9 @@ def test_pattern_for_all_files_downloads_no_file_of_wfctl(
 def test_results_replace_no_file_of_wfctl_and_no_script(
     workflow: Workflow, far: str, code: int
 ) -> None:
-    """The job changes files that it was not sent.
+    """If a job changes files that were not sent to it, the local files stay unchanged.
 
-    After exit code 4, wfctl downloads the results.
+    After exit code 4, wfctl instead of DPDispatcher downloads the results.
     """
     root = workflow.root
     for path in ("stage-1/check.py", "stage-2/later", "data/other"):
@@ -280,7 +282,7 @@ def test_refused_archive_is_not_left_in_the_root(workflow: Workflow, evil: Evil,
 
 
 def test_sweep_accepts_no_unrequested_folder(workflow: Workflow, evil: Evil, far: str) -> None:
-    """After a failed task wfctl downloads the results itself, and the list names other files."""
+    """If the machine lists files that are no results, wfctl writes none of them."""
     (workflow.root / "check.py").write_text("mine\n")
     init(workflow, far, sweep(workflow, '[ "$WFCTL_PARAM_x" != 1 ] || exit 4', 2))
     content = "theirs\n"
@@ -291,7 +293,7 @@ def test_sweep_accepts_no_unrequested_folder(workflow: Workflow, evil: Evil, far
 
 
 def test_output_does_not_count_toward_the_limit_of_leftovers(workflow: Workflow, far: str) -> None:
-    """The output exceeds the limit, and the smaller leftover is still downloaded."""
+    """A large output does not stop the download of a small leftover file."""
     stage = _stage("head -c 200 /dev/zero > out.txt; head -c 50 /dev/zero > a")
     stage["parameters"]["bring_back_limit"] = 100
     init(workflow, far, stage)

@@ -28,7 +28,7 @@ LATER: dict[str, Any] = {"custom_flags": ["#SBATCH --begin=now+3600"]}
 def test_user_filters_do_not_hide_a_pending_job(
     workflow: Workflow, slurm: Slurm, sshd: Sshd, tmp_path: Path, far: bool
 ) -> None:
-    """A pending job is found and cancelled, locally and over SSH."""
+    """wfctl finds and cancels a pending job although the user's filters would hide it."""
     where = machine(sshd, tmp_path / "far", "Slurm") if far else HERE
     (sshd.folder / "home/.bashrc").write_text(
         "".join(f"export {name}={value}\n" for name, value in FILTERS.items())
@@ -49,7 +49,7 @@ def test_user_filters_do_not_hide_a_pending_job(
 
 @pytest.mark.long
 def test_user_filters_reach_the_command(workflow: Workflow) -> None:
-    """Only wfctl's own calls of Slurm's clients ignore the filters."""
+    """Only wfctl's own calls of Slurm ignore the user's filters; the job still has them."""
     command = '[ "$SQUEUE_PARTITION" = gpu ] && echo 1 > out.txt'
     init(workflow, write_machine(workflow, HERE), traced(workflow, command))
     workflow.succeed("run", **FILTERS)
@@ -67,7 +67,7 @@ def write_squeue(folder: Path, *lines: str) -> dict[str, str]:
 
 @pytest.mark.long
 def test_site_message_on_stderr_of_squeue_is_ignored(workflow: Workflow, tmp_path: Path) -> None:
-    """Only standard output is the answer of squeue."""
+    """wfctl reads only the standard output of squeue, so a site's message changes nothing."""
     init(workflow, write_machine(workflow, HERE), traced(workflow, "echo 1 > out.txt"))
     note = "echo 'NOTE: maintenance on Monday!' >&2"
     workflow.succeed("run", "--time-limit", "60", **write_squeue(tmp_path / "bin", note))
@@ -77,7 +77,7 @@ def test_site_message_on_stderr_of_squeue_is_ignored(workflow: Workflow, tmp_pat
 def test_failing_squeue_is_reported_with_its_last_stderr_line(
     workflow: Workflow, tmp_path: Path
 ) -> None:
-    """The list that squeue printed before the failure is not the error message."""
+    """The error quotes the last stderr line of squeue, not the list printed before it."""
     init(workflow, write_machine(workflow, HERE), traced(workflow, "echo 1 > out.txt"), **LATER)
     workflow.succeed("dispatch", "stage-1")
     until(lambda: "it waits" in "".join(map(Path.read_text, logs(workflow))))
@@ -91,7 +91,7 @@ def test_failing_squeue_is_reported_with_its_last_stderr_line(
 
 
 def logs(workflow: Workflow) -> list[Path]:
-    """Return the logs of the stage's monitors."""
+    """Return the paths of the logs that the stage's monitors wrote."""
     return list(workflow.root.glob("stage-1/.attempts/*/dpdisp.log"))
 
 
@@ -105,7 +105,10 @@ OWN = {"SBATCH_COMMENT": "mine", "SLURM_EXIT_ERROR": "9"}
 def test_variables_of_an_outer_job_do_not_reach_an_inner_job(
     workflow: Workflow, made: Maker
 ) -> None:
-    """The user's own defaults reach the inner job."""
+    """A workflow inside a Slurm job hides that job's variables from its own jobs.
+
+    The user's own defaults still reach its jobs.
+    """
     outer = "$SLURM_JOB_ID/$SLURM_CPUS_PER_TASK$PMI_RANK$PMIX_RANK"
     seen = f"{outer}/$SBATCH_COMMENT$SLURM_EXIT_ERROR"
     command = f'echo {seen} > "{workflow.root}/seen"; echo 1 > out.txt'
@@ -121,7 +124,7 @@ def test_variables_of_an_outer_job_do_not_reach_an_inner_job(
 def test_shell_banner_changes_no_answer(
     workflow: Workflow, sshd: Sshd, tmp_path: Path, batch_type: str
 ) -> None:
-    """The remote profile prints text before and after each command."""
+    """Text that the remote profile prints before and after each command is ignored."""
     banner = "echo 'Welcome, 3 users'; trap 'echo Goodbye' EXIT\n"
     (sshd.folder / "home/.bashrc").write_text(banner)
     path = write_machine(workflow, machine(sshd, tmp_path / "far", batch_type))
@@ -136,7 +139,7 @@ def test_shell_banner_changes_no_answer(
 def test_repeated_launch_failure_is_reported_with_its_reason(
     workflow: Workflow, sshd: Sshd, tmp_path: Path
 ) -> None:
-    """The machine answers, but its shell cannot create the job folder."""
+    """The machine cannot create the job folder, and the error states this reason."""
     broken = "mkdir() { echo 'mkdir: cannot create directory: no inode' >&2; return 1; }"
     (sshd.folder / "home/.bashrc").write_text(f"{broken}\nexport -f mkdir\n")
     path = write_machine(workflow, machine(sshd, tmp_path / "far"))

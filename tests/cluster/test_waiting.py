@@ -1,4 +1,4 @@
-"""The reason why an attempt does not continue is shown by status, show, log and run."""
+"""`status`, `show`, `log` and `run` state the reason why an attempt does not continue."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def reasons(workflow: Workflow) -> list[str | None]:
 def test_held_job_is_shown_and_sent_as_a_notice(
     workflow: Workflow, slurm: Slurm, tmp_path: Path
 ) -> None:
-    """The reason is recorded once and names the command that releases the job."""
+    """A held job's reason is recorded once and names the command that releases the job."""
     prepared(workflow, "echo 1 > out.txt", custom_flags=["#SBATCH --hold"])
     told = receiver(tmp_path)
     workflow.succeed("run", "--time-limit", "25", "--notify", str(told))
@@ -54,7 +54,7 @@ def test_held_job_is_shown_and_sent_as_a_notice(
 def test_stopped_job_and_silent_scheduler_are_reported(
     workflow: Workflow, slurm: Slurm, tmp_path: Path
 ) -> None:
-    """The status suggests how to continue, and shows nothing once the job continues."""
+    """`status` reports a silent scheduler, and how to continue a suspended job."""
     prepared(workflow, waiting(workflow)).succeed("dispatch", "stage-1")
     until(lambda: bool(workflow.trace()))
     with slurm.silent():
@@ -77,7 +77,7 @@ def test_stopped_job_and_silent_scheduler_are_reported(
 def test_held_job_over_ssh_is_shown_with_its_reason(
     workflow: Workflow, slurm: Slurm, sshd: Sshd, tmp_path: Path
 ) -> None:
-    """The message is the same as for a local scheduler."""
+    """A held job on a remote scheduler is reported like one on a local scheduler."""
     place = write_machine(workflow, machine(sshd, tmp_path / "far", "Slurm"))
     stage = traced(workflow, "echo 1 > out.txt")
     init(workflow, place, stage, custom_flags=["#SBATCH --hold"])
@@ -95,7 +95,7 @@ def test_held_job_over_ssh_is_shown_with_its_reason(
 def test_amended_plan_replaces_a_job_with_an_unsatisfiable_dependency(
     workflow: Workflow, slurm: Slurm, tmp_path: Path
 ) -> None:
-    """The reason blocks `run`, and the amended plan completes the stage."""
+    """`run` is blocked by a job that can never start. An amended plan completes the stage."""
     failed = slurm.ask("sbatch", "--parsable", f"--chdir={tmp_path}", "--wrap", "exit 1").strip()
     until(lambda: "FAILED" in slurm.ask("scontrol", "show", "job", failed))
     check_amended(workflow, "DependencyNeverSatisfied", f"--dependency=afterok:{failed}")
@@ -105,7 +105,7 @@ def test_amended_plan_replaces_a_job_with_an_unsatisfiable_dependency(
 def test_amended_plan_replaces_a_job_above_its_partition_time_limit(
     workflow: Workflow, slurm: Slurm
 ) -> None:
-    """The reason blocks `run`, and the amended plan completes the stage."""
+    """`run` is blocked by a job above the limit, and an amended plan completes the stage."""
     with suppress(CalledProcessError):  # the partition may exist already
         slurm.ask("scontrol", "create", "PartitionName=short", "Nodes=ALL", "MaxTime=1")
     check_amended(workflow, "PartitionTimeLimit", "--partition=short --time=10")
@@ -135,7 +135,7 @@ def check_amended(workflow: Workflow, reason: str, flags: str) -> None:
 def test_status_run_and_wait_show_the_reason_of_a_pending_job(
     workflow: Workflow, slurm: Slurm, tmp_path: Path, flag: str, words: str
 ) -> None:
-    """A held job also causes one notice, and other reasons cause none."""
+    """Each command shows the reason. Only a held job also causes a notice."""
     prepared(workflow, "echo 1 > out.txt", custom_flags=[f"#SBATCH {flag}"])
     told = receiver(tmp_path)
     ran = workflow.call("run", "--time-limit", "40", "--notify", str(told))
@@ -147,7 +147,7 @@ def test_status_run_and_wait_show_the_reason_of_a_pending_job(
     assert pending in " ".join(workflow.call("status").stdout.split())
     sent = [one for one in notices(tmp_path) if one["kind"] == "decision"]
     assert len(sent) == (flag == "--hold")
-    # The monitor of a job that never starts keeps running.
+    # The monitor of a job that never starts keeps running, so the test kills it.
     kill(find(workflow, Victim.EVERYTHING))
 
 
@@ -161,7 +161,7 @@ def folders() -> list[tuple[int, str]]:
 
 
 def send_signal(pids: list[int], number: int) -> None:
-    """Send a signal to the processes that still exist, because some last only for a moment."""
+    """Send a signal to the given processes, and ignore those that no longer exist."""
     for pid in pids:
         with suppress(ProcessLookupError):
             os.kill(pid, number)

@@ -46,7 +46,7 @@ def check_stage(workflow: Workflow, id_: str, value: int) -> None:
 
 
 def check_log(workflow: Workflow) -> None:
-    """Check that the log has no findings, that the files match, and that no message is missing."""
+    """Check that the log has no findings, the files match it, and no notice is missing."""
     workflow.succeed("replay", "--check")
     workflow.succeed("fsck")
     shown = (workflow.root / "progress.log").read_text()

@@ -1,4 +1,4 @@
-"""Run one cell of the kill matrix: a stage that computes, with a moment that is held open."""
+"""Run one cell of the kill matrix: a stage whose attempt is held at one moment."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from tests.crash.pauses import Pauses
 from tests.crash.support import Workflow, until
 from tests.crash.victims import processes
 
-#: Moment → the pause point that holds the moment open. Without a point, the job does.
+#: From a moment to the pause point of the program that holds it open. For a moment without a pause
+#: point, the job itself waits.
 _POINTS = {
     When.BEFORE_UPLOAD: "upload",
     When.SUBMITTED: "record",
@@ -38,7 +39,7 @@ echo "end $WFCTL_ATTEMPT" >> "{trace}"
 
 @dataclass(frozen=True)
 class Held:
-    """A workflow of one stage whose moment is held open until it is released."""
+    """A workflow of one stage whose attempt stays at one moment until it is released."""
 
     workflow: Workflow
     cell: Cell
@@ -60,9 +61,10 @@ class Held:
 
     @property
     def point(self) -> str | None:
-        """Return the pause point at which a program stops, or None."""
+        """Return the pause point of a program, or None if the job itself waits."""
         if self.cell.target is Target.CONNECTION and self.cell.when is not When.ENDED:
-            # The watcher connects only for a moment, but DPDispatcher connects for its whole work.
+            # The process that watches the job connects only for a moment. DPDispatcher stays
+            # connected while it works, so the connection can be cut at its pause point.
             return "recorded"
         return None if self._is_held_by_shell else _POINTS.get(self.cell.when)
 
@@ -76,7 +78,8 @@ class Held:
     def wait(self) -> None:
         """Wait until the moment has come."""
         if self.cell.when is When.COLLECTED:
-            # DPDispatcher does not clean up a job that has ended by its first check.
+            # The test waits for the submission, because DPDispatcher does not remove the files of a
+            # job that has already ended at its first check.
             until(self._has_submitted)
             self.let_compute()
         if self.point is not None:

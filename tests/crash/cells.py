@@ -55,7 +55,7 @@ class Backend(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A victim, a moment and a backend."""
+    """One cell of the kill matrix: a victim, a moment and a backend."""
 
     backend: Backend
     when: When
@@ -119,7 +119,7 @@ def _cells(backend: Backend) -> tuple[Cell, ...]:
 EVERY: tuple[Cell, ...] = tuple(cell for backend in Backend for cell in _cells(backend))
 POSSIBLE: tuple[Cell, ...] = tuple(cell for cell in EVERY if cell.impossible is None)
 
-#: A selection with each target and each moment at least once, on any backend.
+#: A selection of cells in which each victim and each moment occurs at least once, on any backend.
 FEW: tuple[Cell, ...] = (
     Cell(Backend.SHELL, When.BEFORE_UPLOAD, Target.WRAPPER),
     Cell(Backend.SHELL, When.SUBMITTED, Target.TMUX_SERVER),

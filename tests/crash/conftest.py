@@ -19,7 +19,8 @@ def workflow(tmp_path: Path) -> Iterator[Workflow]:
     root, home = tmp_path / "a root's päth", tmp_path / "home"
     root.mkdir()
     home.mkdir()
-    # The path of a socket is limited to about a hundred bytes, which the test folder exceeds.
+    # The path of a Unix socket is limited to about a hundred bytes, which a path below the test
+    # folder would exceed.
     sockets = tempfile.mkdtemp(prefix="wfctl-")
     made = Workflow(root, environment(home, sockets))
     try:

@@ -25,11 +25,12 @@ def pairs_of(row: Row) -> list[Pair]:
 
 
 def covering(factors: Factors, dear: Sequence[str] = ()) -> Iterator[Row]:
-    """Yield the same rows each time, until each pair of values has occurred in a row.
+    """Yield rows until each pair of values of any two factors has occurred in a row.
 
-    The pairs of the ``dear`` factors come first, and `so_far` returns the number of rows that
-    contain all of them. A row starts with an unused pair. Every further factor takes the value that
-    forms the most unused pairs, and among equals the least used value.
+    The rows are the same in each call. Pairs of the ``dear`` (most important) factors come first.
+    `so_far` returns the number of rows that contain all of them. A row starts with an unused pair.
+    Every further factor takes the value that forms the most unused pairs. If several values form
+    equally many, the least used one is taken.
     """
     left = dict.fromkeys(sorted(every_pair(factors), key=lambda pair: not _are(dear, pair)))
     taken = {(name, value): 0 for name, values in factors.items() for value in values}
@@ -48,7 +49,7 @@ def covering(factors: Factors, dear: Sequence[str] = ()) -> Iterator[Row]:
 
 
 def so_far(rows: Sequence[Row], dear: Sequence[str]) -> int:
-    """Return the number of rows after which all pairs of the dear factors have occurred."""
+    """Return the number of rows that contain all pairs of the ``dear`` factors."""
     numbers = {
         pair: number
         for number, row in reversed(list(enumerate(rows, 1)))

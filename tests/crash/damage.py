@@ -65,7 +65,10 @@ def _could_lie(stage: Path, pattern: str) -> Iterator[Path]:
 
 
 def strike(stage: Path, pattern: str, damage: str) -> None:
-    """Damage each file of the stage that matches the pattern, or create a damaged file."""
+    """Damage each file of the stage that matches the pattern.
+
+    If no file matches, create a damaged file at each possible path.
+    """
     found = list(stage.glob(pattern)) or list(_could_lie(stage, pattern))
     assert found, f"no {pattern} in {stage}"
     for path in found:

@@ -14,7 +14,7 @@ from tests.crash.support import Workflow
 from tests.crash.victims import is_job, kill, processes, suspend
 
 _SESSION = "dpdisp_stage-1_w-crash"
-#: For each target that has a unique command line: a part of this line.
+#: For each victim that can be recognized by its command line: a characteristic part of that line.
 _LINES = {
     Target.ORCHESTRATOR: "-m cli.main run",
     Target.TMUX_SERVER: " tmux ",
@@ -23,7 +23,10 @@ _LINES = {
 
 
 def hit(workflow: Workflow, target: Target, sshd: Sshd | None) -> list[str]:
-    """Kill a target, and return the names of the killed programs, which must not be empty."""
+    """Kill a victim, and return the names of the killed programs.
+
+    Fail if no program was killed.
+    """
     if sshd is not None and target in (Target.CONNECTION, Target.SSHD):
         dropped = sshd.drop()
         assert dropped or target is Target.SSHD, "there was no connection"
@@ -33,7 +36,8 @@ def hit(workflow: Workflow, target: Target, sshd: Sshd | None) -> list[str]:
     everyone = processes(workflow)
     found = _find(workflow, everyone, target)
     assert found, f"no {target} among {everyone}"
-    # The only trace of this test run in a remote job is its process id.
+    # A process of a remote job has no other sign of this test run than its process id, so its
+    # command line is read before the kill.
     lines = {pid: _line(pid) for pid in found}
     if target is Target.TMUX_SESSION:
         _kill_session(workflow)
@@ -71,7 +75,7 @@ def _wrapper(workflow: Workflow) -> int:
 def _shell(workflow: Workflow) -> int:
     """Return the process id of the job's shell from its start record."""
     found = workflow.root.parent.rglob("job-*.started/record")
-    # Outside the stage folder, a second copy of the start record exists.
+    # A second copy of the start record exists below .wfctl. Only the other copy is used.
     [record] = (path for path in found if ".wfctl" not in path.parts)
     return int(record.read_text().split("\n")[-5])
 

@@ -11,12 +11,12 @@ from tests.crash.support import Workflow
 Moment = Callable[[Workflow], bool]
 """Returns whether the moment has come."""
 
-#: Seconds between two checks.
+#: Seconds between two checks whether the moment has come.
 _LOOK = 0.001
 
 
 def awaited(moment: Moment, workflow: Workflow, run: subprocess.Popen[str]) -> bool:
-    """Wait for a moment; return False if the run ended before."""
+    """Wait for a moment, and return True. Return False if the run ended before."""
     while not moment(workflow):
         if run.poll() is not None:
             return False

@@ -16,7 +16,11 @@ from tests.crash.support import Workflow
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The outcome of a cell. ``verdicts`` are table rows with names, in order."""
+    """The outcome of one cell of the kill matrix.
+
+    ``verdicts`` has the number and the name of each row of the verdict table that applied, in
+    order.
+    """
 
     backend: str
     when: str
@@ -33,7 +37,10 @@ class Outcome:
 
 
 def outcome_of(workflow: Workflow, cell: Cell, hit: list[str], before: int) -> Outcome:
-    """Return the outcome from the log and the trace. ``before`` is the version before the kill."""
+    """Return the outcome from the log and the trace.
+
+    Only events after the version ``before``, which is the version before the kill, are included.
+    """
     seen = [e for e in workflow.events("attempt.observed") if e["version"] > before]
     return Outcome(
         backend=cell.backend,

@@ -25,7 +25,10 @@ if (outside / "old").exists():
 
 
 def solving(workflow: Workflow, **parameters: Any) -> dict[str, Any]:
-    """Return a stage whose solver has only shells as parents and writes its process id outside."""
+    """Return a stage whose solver has only shells as parents.
+
+    The solver writes its process id to a file outside the root.
+    """
     outside = workflow.root.parent
     (outside / "solver.py").write_text(SOLVER)
     command = f'"{sys.executable}" "{outside}/solver.py" "{outside}"'
@@ -44,13 +47,14 @@ def solvers(workflow: Workflow) -> list[int]:
 
 
 def outlive(workflow: Workflow, last: int = 0) -> int:
-    """Kill all shells above the solver, or only the ``last`` ones, and return the solver.
+    """Kill the shells above the solver, and return the process id of the solver.
 
-    The outermost shell is killed first.
+    With ``last``, kill only the given number of innermost shells. The outermost shell is killed
+    first.
     """
     until(lambda: solvers(workflow))
     [solver] = solvers(workflow)
-    # Only the process that adopts orphans remains above the solver.
+    # After the kill, the parent of the solver is the process that adopts orphans.
     shells = shells_above(solver)[-last:]
     assert shells
     kill(shells)

@@ -48,7 +48,7 @@ class Pauses:
         return replace(workflow, environ={**workflow.environ, **paths})
 
     def arm(self, point: str) -> None:
-        """Stop the first program that reaches the point."""
+        """Make the first program that reaches the point stop there."""
         (self.folder / f"{point}.armed").touch()
 
     def reached(self, point: str) -> bool:

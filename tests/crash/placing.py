@@ -16,7 +16,7 @@ from tests.crash.support import Workflow
 from tests.crash.victims import Victim, find, is_job, kill, suspend
 from tests.crash.victims import strike as strike_near
 
-#: Folder of the test in which jobs run that do not run in the folder of their attempt.
+#: Name of the work folder of jobs that do not run in the folder of their attempt.
 SCRATCH = "work"
 
 
@@ -59,7 +59,7 @@ def machine_of(
 def at_work(workflow: Workflow) -> list[int]:
     """Return the processes of the test's jobs, including those on the remote machine.
 
-    The working folder is the only trace of the test in a remote job.
+    A process belongs to the test if its working folder does. A remote job has no other sign of it.
     """
     found = (int(place.name) for place in Path("/proc").iterdir() if place.name.isdigit())
     return [pid for pid in found if is_job(pid) and _is_ours(workflow, pid)]

@@ -19,7 +19,8 @@ from typing import Any
 from tests import forked
 
 SOURCES = Path(__file__).parents[2]
-#: The name differs from wfctl's own variables, because wfctl hides those from jobs.
+#: Variable that marks the processes of a test. Its name does not start like wfctl's own variables,
+#: because wfctl removes those from the environment of jobs.
 MARK = "TEST_ROUND_OF_WFCTL"
 #: Seconds after which a command counts as hanging, on a busy machine.
 PATIENCE = 200.0
@@ -39,7 +40,7 @@ def environment(home: Path, sockets: str) -> dict[str, str]:
 
 
 def unmarked(text: str) -> str:
-    """Return a text in which attempt names have only their number."""
+    """Return the text with attempt names that have no random mark, only their number."""
     return re.sub(r"(att-[0-9]{4})-[0-9a-f]{8}", r"\1", text)
 
 
@@ -109,7 +110,7 @@ class Workflow:
             return int(opened.execute(query, (type_,)).fetchone()[0])
 
     def trace(self) -> list[str]:
-        """Return the started attempts, one line per start, without their marks."""
+        """Return a line for each start of a command: the attempt without its random mark."""
         path = self.root / "trace"
         return unmarked(path.read_text()).splitlines() if path.exists() else []
 
@@ -129,8 +130,9 @@ def chain(seconds: float = 0.3) -> list[dict[str, Any]]:
 
 
 def stage(id_: str, command: str, after: str | None = None, **parameters: Any) -> dict[str, Any]:
-    """Return a stage whose command first writes a line to the trace."""
-    # The command runs in stage-N below the scratch copy in the folder of the attempt.
+    """Return a stage whose command first writes a line with its attempt to the trace file."""
+    # The path leads to the root: the command runs in the folder stage-N of its scratch copy, which
+    # is below the folder of the attempt.
     traced = f'echo "$WFCTL_ATTEMPT" >> ../../../../../../trace; {command}'
     return {
         "id": id_,
@@ -159,7 +161,7 @@ def until(holds: Callable[[], object], seconds: float = PATIENCE) -> None:
 
 
 def is_written(path: Path) -> bool:
-    """Return whether a file has content, because a shell creates the file before it writes."""
+    """Return whether a file has content. A shell creates the file before it writes to it."""
     return path.exists() and path.stat().st_size > 0
 
 

@@ -15,7 +15,8 @@ BEGIN, END = "<!-- the kill matrix -->", "<!-- end of the kill matrix -->"
 HEAD = "| moment | victims (and what was hit) | verdicts after the blow | done | executions |"
 _LINE = "|---|---|---|---|---|"
 _ROW = re.compile(r"^\| (?P<when>[^|]+) \| (?P<victims>[^|]+) \| (?P<rest>.*) \|$")
-#: A victim in a table row, followed by the killed programs if their name differs.
+#: Matches a victim in a table row. If the names of the killed programs differ from the victim, they
+#: follow in parentheses.
 _VICTIM = re.compile(r"(?P<target>[^,(]+?)(?: \((?P<hit>[^)]*)\))?(?:, |$)")
 _NOT_STRUCK = "not struck"
 
@@ -24,7 +25,7 @@ Rows = dict[Cell, str]
 
 
 def rows_of(lines: Iterable[str]) -> Rows:
-    """Return the rows of outcomes, each of which is a line of JSON from `Outcome`."""
+    """Return the table rows for outcomes that are stored as lines of JSON."""
     found = map(json.loads, lines)
     return {_cell(one): _columns(one) for one in found}
 
@@ -35,7 +36,7 @@ def rendered(rows: Rows) -> str:
 
 
 def kept(page: str) -> Rows:
-    """Return the rows of the cells that the page shows as tested."""
+    """Return the rows of the cells that the page tests/crash/matrix.md lists as tested."""
     found: Rows = {}
     backend = None
     for line in _section(page).splitlines():
@@ -50,7 +51,7 @@ def kept(page: str) -> Rows:
 
 
 def written(page: str, rows: Rows) -> str:
-    """Return the page with new rows for these cells."""
+    """Return the page tests/crash/matrix.md with new rows for the cells of these outcomes."""
     before, _, rest = page.partition(BEGIN)
     after = rest.partition(END)[2]
     return f"{before}{BEGIN}\n\n{rendered({**kept(page), **rows})}\n\n{END}{after}"
@@ -76,7 +77,7 @@ def _table(backend: Backend, rows: Rows) -> str:
 
 
 def _lines(backend: Backend, rows: Rows) -> Iterator[str]:
-    """Yield one row for all victims of a moment that had the same outcome."""
+    """Yield table rows. Victims of a moment with the same outcome share one row."""
     alike: dict[tuple[When, str], list[str]] = {}
     for cell in POSSIBLE:
         if cell.backend is backend:

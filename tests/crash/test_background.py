@@ -15,25 +15,26 @@ from tests.sweeps.support import sweep
 
 pytestmark = pytest.mark.slow
 
-#: Writes its process id, and works until it is released.
+#: Shell commands that write their process id to a file and then write the output once the test
+#: releases them.
 WORK = (
     'echo $BASHPID > "{0}/worker.new"; mv "{0}/worker.new" "{0}/worker"; '
     'until [ -e "{0}/go" ]; do sleep 0.05; done; [ -e "{0}/broken" ] || echo 2 >> out.txt'
 )
-#: Ways in which the command leaves a background process.
+#: Shell commands that leave a background process when they end.
 FORGOTTEN = "({}) & exit 0"
 DETACHED = "setsid bash -c '{}' > /dev/null 2>&1 6<&- 9>&- < /dev/null &"
 HALF = "(exec > out.txt; echo 1; {}) & exit 0"
 
 
 def of_one(workflow: Workflow, command: str) -> dict[str, Any]:
-    """Return a stage of one command."""
+    """Return a stage that runs the command once."""
     outputs = ["stage-1/out.txt"]
     return {"id": "stage-1", "name": "one", "outputs": outputs, "parameters": {"command": command}}
 
 
 def of_tasks(workflow: Workflow, command: str) -> dict[str, Any]:
-    """Return a stage of one task."""
+    """Return a sweep stage that runs the command as its only task."""
     stage: dict[str, Any] = sweep(workflow.root.parent / "trace", {"points": [{"T": 1}]})
     stage["parameters"] |= {"command": command, "task_outputs": ["out.txt"], "metrics": {}}
     return stage
@@ -72,7 +73,7 @@ def observed(workflow: Workflow) -> dict[str, Any]:
 def test_what_still_writes_an_output_is_named_and_awaited(
     workflow: Workflow, made: Maker, way: str
 ) -> None:
-    """The stage runs until the output is complete, and the command runs once."""
+    """wfctl names the background process and waits until it has written the output."""
     worker = begin(workflow, made, way)
     until(lambda: any(workflow.attempts("stage-1")[0].glob("job-*.awaited.*")))
     newest = observed(workflow)
@@ -92,7 +93,7 @@ def test_what_still_writes_an_output_is_named_and_awaited(
 def test_stage_fails_if_its_background_process_writes_no_output(
     workflow: Workflow, made: Maker
 ) -> None:
-    """The stage fails because of the missing output, as without a background process."""
+    """After the background process ended without the output, the stage fails."""
     begin(workflow, made, FORGOTTEN)
     (workflow.root.parent / "broken").touch()
     (workflow.root.parent / "go").touch()
@@ -105,7 +106,10 @@ def test_stage_fails_if_its_background_process_writes_no_output(
 def test_background_process_does_not_delay_complete_outputs(
     workflow: Workflow, made: Maker
 ) -> None:
-    """The stage is completed. For a single command, the verdict names the process."""
+    """The stage completes while a background process still runs.
+
+    For a stage with a single command, the verdict names the process.
+    """
     worker = begin(workflow, made, f"echo 1 > out.txt; {FORGOTTEN}")
     workflow.succeed("run")
     assert start_ticks(worker) is not None
@@ -120,7 +124,7 @@ def test_background_process_does_not_delay_complete_outputs(
 @pytest.mark.few(1)
 @pytest.mark.parametrize("made", [of_one, of_tasks])
 def test_cancel_ends_an_awaited_background_process(workflow: Workflow, made: Maker) -> None:
-    """A person can end a daemon that never writes an output."""
+    """`stage cancel` kills a background process that never writes its output."""
     worker = begin(workflow, made, DETACHED)
     workflow.succeed("stage", "cancel", "stage-1")
     assert start_ticks(worker) is None
@@ -150,7 +154,7 @@ def test_command_that_signals_its_own_group_at_its_end_runs_once(
 def test_command_whose_group_is_signalled_runs_again(
     workflow: Workflow,
 ) -> None:
-    """The sender of the signal is unknown, and the output is incomplete."""
+    """After an external signal, the output is incomplete, so a second attempt runs."""
     outside = workflow.root.parent
     go = f'until [ -e "{outside}/go" ]; do sleep 0.05; done'
     begun = f'echo $BASHPID > "{outside}/pid.$BASHPID"'

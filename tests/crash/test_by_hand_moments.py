@@ -1,4 +1,4 @@
-"""A job that a person launched manually runs once, at whatever moment wfctl finds it."""
+"""A job that a person launched manually runs only once, whenever wfctl finds it."""
 
 from __future__ import annotations
 
@@ -71,8 +71,9 @@ def leave_marker(place: Place) -> None:
         os.utime(place.path / "stage-1" / name, (0, 0))
 
 
-#: Moment → its preparation, the status in the state file, and the outcome of the stage.
-#: A submission that nobody launched and that differs from the definition is held for a person.
+#: From a moment to its preparation, the status in the state file, and the outcome of the stage.
+#: "held": a submission that nobody launched and that differs from the definition waits for a
+#: person.
 MOMENTS = {
     "planned": (by_hand.prepare, "ready", "held"),
     "preparing": (by_hand.prepare, "preparing", "held"),
@@ -96,7 +97,7 @@ def check_never_doubled(place: Place, count: int) -> None:
 
 
 def go_on(place: Place) -> None:
-    """Follow the suggestion of `run`: remove the submission, or retry the stage."""
+    """Do as `run` suggests: remove the submission and, if the stage failed, retry it."""
     (place.path / "fail").unlink(missing_ok=True)
     (place.path / "stage-1/submission.json").unlink()
     if place.done("show", "stage-1")["status"] == "failed":
@@ -110,7 +111,7 @@ def go_on(place: Place) -> None:
 def test_manually_launched_job_runs_once_at_every_moment(
     place: Place, moment: str, imported: bool, claimed: bool
 ) -> None:
-    """`reconcile` finds the running job, `run` completes it, and a retry starts after its end."""
+    """wfctl finds the running job and waits for its end. A retry starts only afterwards."""
     make, status, outcome = MOMENTS[moment]
     make(place)
     if claimed or imported:

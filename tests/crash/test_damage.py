@@ -23,7 +23,7 @@ from tests.rounds import first, rounds
 
 pytestmark = pytest.mark.slow
 
-#: Damage that occurred on real machines, and damage that blocks readers.
+#: Damage that occurred on real machines, and damage that makes a reader wait for ever.
 SEEN = [
     (FILES[0], "half"),
     (FILES[0], "gone"),
@@ -91,7 +91,7 @@ def damaged(workflow: Workflow, cases: list[tuple[str, str]]) -> None:
 
 @pytest.mark.long
 def test_a_result_is_collected_although_a_file_is_damaged(workflow: Workflow) -> None:
-    """Each stage of the workflow has one of the damages that occurred on real machines."""
+    """wfctl collects the result of each stage although one of its files is damaged."""
     damaged(workflow, SEEN)
     check_all_collected(workflow)
 
@@ -99,7 +99,7 @@ def test_a_result_is_collected_although_a_file_is_damaged(workflow: Workflow) ->
 @pytest.mark.long
 @pytest.mark.parametrize("is_watched", first([False, True]))
 def test_edited_submission_is_not_submitted(workflow: Workflow, is_watched: bool) -> None:
-    """The attempt runs the command from the log, whatever its submission file says."""
+    """If the submission file was edited, the attempt still runs the command from the log."""
     workflow.init(one("stage-1"))
     workflow.succeed("dispatch", "stage-1")
     until(workflow.trace)
@@ -115,11 +115,12 @@ def test_edited_submission_is_not_submitted(workflow: Workflow, is_watched: bool
 
 @pytest.mark.long
 def test_an_output_counts_whatever_the_clock_says(workflow: Workflow) -> None:
-    """The launch recorded that the output did not exist, so its time does not matter."""
+    """An output is valid if it did not exist at the launch, whatever time it has."""
     left_behind(workflow, 1)
     workflow.succeed("wait", "stage-1")
     [launch] = workflow.root.glob("stage-1/.attempts/*/launch.json")
-    # The change time of a file cannot be set, so the launch file becomes newer than its output.
+    # The test makes the launch file newer than the output, because the change time of a file cannot
+    # be set.
     os.utime(launch)
     told = json.loads(launch.read_text())["places"]
     assert told == {"stage-1/out.txt": None}
@@ -131,7 +132,7 @@ def test_an_output_counts_whatever_the_clock_says(workflow: Workflow) -> None:
 def test_any_file_with_any_damage_is_recovered(
     workflow: Workflow, cases: list[tuple[str, str]]
 ) -> None:
-    """The test combines each file of an attempt with each damage."""
+    """wfctl recovers from each kind of damage to each file of an attempt."""
     damaged(workflow, cases)
     check_all_collected(workflow)
 
@@ -170,7 +171,8 @@ def on_another_disk(tmp_path: Path) -> Iterator[Path]:
     others = [place for place in places if place.stat().st_dev != tmp_path.stat().st_dev]
     need(bool(others), "a second file system, of /dev/shm and /var/tmp")
     with TemporaryDirectory(dir=others[0]) as folder:
-        # wfctl recognizes a process as a job if it runs below a folder with this name.
+        # The folder needs this name, because wfctl recognizes a job by its working folder below
+        # `work`.
         work = Path(folder) / "work"
         work.mkdir()
         yield work
@@ -180,7 +182,7 @@ def on_another_disk(tmp_path: Path) -> Iterator[Path]:
 def test_a_result_on_another_file_system_is_collected_without_a_monitor(
     workflow: Workflow, on_another_disk: Path
 ) -> None:
-    """Scratch is often on a separate disk, from which no file can be renamed into the root."""
+    """If the job ran on another disk, wfctl copies its results instead of renaming them."""
     context = {"batch_type": "Shell", "context_type": "LocalContext"}
     path = write_machine(workflow, {**context, "remote_root": str(on_another_disk)})
     begin(workflow, "old", machine=path, waits=True)

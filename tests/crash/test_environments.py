@@ -55,7 +55,7 @@ def sweep(root: Path) -> dict[str, Any]:
 
 
 def said(workflow: Workflow) -> dict[str, str]:
-    """Return the output of the job and its checks."""
+    """Return the environment that the job and its checks printed."""
     names = ["check.txt", "task.txt", "task-check.txt", "stage-1/out.txt"]
     paths = [workflow.root / name for name in names]
     return {path.name: path.read_text().strip() for path in paths if path.exists()}
@@ -73,7 +73,7 @@ def environment_of(workflow: Workflow) -> Path:
 def test_job_and_its_checks_have_the_environment_of_the_caller(
     old_server: Workflow, tmp_path: Path, way: str, kind: str
 ) -> None:
-    """Command, task, `task_verify` and `verify` see the same environment in every launch mode."""
+    """In every launch mode, commands, tasks and checks see the caller's environment."""
     workflow = old_server
     workflow.init(single() if kind == "single" else sweep(workflow.root))
     path = path_without("tmux", tmp_path / "bin") if way == "setsid" else os.environ["PATH"]
@@ -91,7 +91,7 @@ def test_job_and_its_checks_have_the_environment_of_the_caller(
 def test_an_attempt_keeps_its_environment_after_a_recovery(
     old_server: Workflow, server: bool
 ) -> None:
-    """The monitor is restarted from another shell, with an old or a new tmux server."""
+    """A restarted monitor still has the environment with which the attempt started."""
     workflow, one = old_server, single()
     wait = f"touch {ROOT}/began; until [ -e {ROOT}/go ]; do sleep 0.05; done; "
     one["parameters"]["command"] = wait + one["parameters"]["command"]
@@ -114,7 +114,10 @@ def test_an_attempt_keeps_its_environment_after_a_recovery(
 def test_variable_named_like_a_password_is_not_stored(
     old_server: Workflow,
 ) -> None:
-    """The word may be anywhere in the name, and names with a similar word keep their values."""
+    """A variable with a word such as "password" in its name is stored without its value.
+
+    Variables with a merely similar name keep their values.
+    """
     workflow = old_server
     names = ["PGPASSWORD", "MYSQL_PWD", "SSHPASS", "GITHUB_PAT", "SECRETKEY", "AUTHORIZATION"]
     names += ["DOCKER_AUTH_CONFIG", "MYAPP_PASSWORD1", "COOKIE", "GITHUB_TOKEN2", "JIRA_APITOKEN"]
@@ -139,7 +142,7 @@ def test_variable_named_like_a_password_is_not_stored(
 def test_stored_environment_is_private_and_contains_no_secret(
     old_server: Workflow,
 ) -> None:
-    """The log has names, a digest, and only values without secrets."""
+    """The log records the names, a digest, and the values that are no secrets."""
     workflow = old_server
     workflow.init(single())
     workflow.succeed("run", API_TOKEN="hush-hush", OMP_NUM_THREADS="4", SSH_AUTH_SOCK="/tmp/x")
@@ -180,7 +183,7 @@ def test_environment_difference_between_attempts_is_shown(old_server: Workflow) 
 
 @pytest.mark.long
 def test_difference_of_an_unrecorded_value_is_reported(old_server: Workflow) -> None:
-    """The digest shows that a value differs, and equal environments cause no message."""
+    """If only the digest differs, wfctl reports that an unrecorded value has changed."""
     workflow, one = old_server, single()
     one["parameters"]["command"] = 'test "$FOO" = 3 || exit 1; ' + one["parameters"]["command"]
     workflow.init(one)
@@ -192,7 +195,8 @@ def test_difference_of_an_unrecorded_value_is_reported(old_server: Workflow) -> 
     assert "environment: a variable has another value than in att-0002" in shown
 
 
-#: Variables with a secret, because of their name or a URL with a password, as `{}`.
+#: Variables whose value is a secret (`{}`), because of their name or because they are a URL with a
+#: password.
 SECRETS = {
     "API_TOKEN": "{}",
     "SLURM_JWT": "{}",
@@ -207,7 +211,7 @@ SECRETS = {
 def test_secret_reaches_a_job_without_being_stored(
     old_server: Workflow, tmp_path: Path, name: str, session: str
 ) -> None:
-    """The calling process passes the value, even if an old tmux server does not have it."""
+    """wfctl passes a secret to the job directly, so an old tmux server does not matter."""
     workflow, value = old_server, SECRETS[name].format("hush-hush")
     workflow.init(stage("stage-1", f'echo "${{#{name}}}" > out.txt'))
     own = {"PATH": path_without("tmux", tmp_path / "bin")} if session == "setsid" else {}

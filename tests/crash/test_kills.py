@@ -17,7 +17,7 @@ from tests.crash.scene import telling
 from tests.crash.support import PATIENCE, Workflow, chain, ending
 from tests.crash.victims import Victim, strike
 
-#: Approximate duration of a chain in seconds, within which a kill may happen.
+#: Approximate duration in seconds of a run of the three stages. Kills happen within this time.
 _WHOLE = 5.5
 _OUTLIVED = (Victim.TMUX_SERVER, Victim.MONITOR, Victim.JOB)
 _LOSSES = (Victim.EVERYTHING, Victim.JOB)
@@ -36,7 +36,7 @@ def every_fourth(values: Iterable[object]) -> list[Any]:
 
 
 def survive(workflow: Workflow, moment: Moment, victim: Victim) -> bool:
-    """Run and kill once; return whether the moment came before the run had ended."""
+    """Start a run and kill processes at the moment; return False if it ended before."""
     with ending(workflow.start("run")) as run:
         came = awaited(moment, workflow, run)
         strike(workflow, victim)
@@ -66,7 +66,7 @@ def dice(number: int) -> random.Random:
 
 
 def strike_anywhere(workflow: Workflow, number: int) -> None:
-    """Kill the next kind of victim at a random time of the run."""
+    """Kill the next kind of victim at a random time of a run, and check the recovery."""
     moment = dice(number).uniform(0, _WHOLE)
     victim = list(Victim)[number % len(Victim)]
     print(f"{victim} at {moment:.3f} s")
@@ -84,14 +84,14 @@ def strike_session(workflow: Workflow, window: str) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("number", every_fourth(range(FEW)))
 def test_kill_at_a_random_moment_loses_nothing(workflow: Workflow, number: int) -> None:
-    """Together with the long tests, each kind of victim occurs at least once."""
+    """After a kill at a random time, all stages complete and no command runs twice."""
     strike_anywhere(workflow, number)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("number", range(FEW, 20))
 def test_kill_at_many_random_moments_loses_nothing(workflow: Workflow, number: int) -> None:
-    """The long tests add the rest of twenty moments."""
+    """The previous test at further random times, as a long test."""
     strike_anywhere(workflow, number)
 
 
@@ -99,27 +99,28 @@ def test_kill_at_many_random_moments_loses_nothing(workflow: Workflow, number: i
 @pytest.mark.few(1)
 @pytest.mark.parametrize("window", every_fourth(list(WINDOWS)[::2]))
 def test_session_killed_in_a_narrow_window_loses_nothing(workflow: Workflow, window: str) -> None:
-    """The test covers every eighth window, and long tests cover the others."""
+    """After a kill between two writes, all stages complete and no command runs twice."""
     strike_session(workflow, window)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("window", list(WINDOWS)[1::2])
 def test_session_killed_in_any_narrow_window_loses_nothing(workflow: Workflow, window: str) -> None:
-    """The test covers the windows that `make test` leaves out."""
+    """The previous test with the windows that it leaves out, as a long test."""
     strike_session(workflow, window)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("number", range(8))
 def test_repeated_kills_lose_nothing(workflow: Workflow, number: int) -> None:
-    """Up to three kills happen, the later ones during the recovery from the first one."""
+    """After up to three kills, some of them during the recovery, all stages complete."""
     fall = dice(number)
     victim = fall.choice(list(Victim))
     workflow.init(*chain())
     blows = [fall.uniform(0, _WHOLE / 2) for _ in range(fall.randint(1, 3))]
     if victim in _LOSSES:
-        # By the rules, a job that is killed twice counts as failed.
+        # By the rules of wfctl, a job that is killed twice counts as failed, so jobs are killed
+        # only once.
         blows = blows[:1]
     print(f"{victim} at {blows}")
     check_round(workflow, victim, *map(after, blows))
@@ -130,6 +131,6 @@ def test_repeated_kills_lose_nothing(workflow: Workflow, number: int) -> None:
 def test_any_victim_in_a_narrow_window_loses_nothing(
     workflow: Workflow, window: str, victim: Victim
 ) -> None:
-    """The test combines each kind of victim with every third window."""
+    """After a kill of any kind of victim in every third window, all stages complete."""
     workflow.init(*chain())
     assert check_round(workflow, victim, WINDOWS[window]), "the moment never came"

@@ -1,4 +1,4 @@
-"""Processes that a command leaves outside its folder, and a stopped monitor."""
+"""Processes that a command leaves running outside its folder, and a stopped monitor."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ Path("out.txt").write_text("1\\n")
 
 
 def dispatched(workflow: Workflow, **environ: str) -> tuple[int, int]:
-    """Launch a driver whose solver runs elsewhere without open files; return both process ids."""
+    """Launch a driver program whose solver runs in another folder without open files.
+
+    Return the process ids of the driver and the solver.
+    """
     outside = workflow.root.parent
     (outside / "driver.py").write_text(DRIVER)
     words = f'exec "{sys.executable}" "{outside}/driver.py" "{outside}"'
@@ -59,7 +62,7 @@ def driver(workflow: Workflow, number: int) -> tuple[int, int]:
 def test_a_solver_without_its_driver_is_ended_before_a_new_attempt(
     workflow: Workflow,
 ) -> None:
-    """After the driver was killed, the stage runs again, without a second solver."""
+    """If its driver was killed, wfctl kills the solver before the next attempt starts."""
     first, solver = dispatched(workflow)
     kill([first])
     strike(workflow, Victim.TMUX_SERVER)
@@ -71,12 +74,12 @@ def test_a_solver_without_its_driver_is_ended_before_a_new_attempt(
 
 
 def drivers(workflow: Workflow) -> list[Path]:
-    """Return the record file of each driver."""
+    """Return the files in which the started drivers recorded their process ids."""
     return list(workflow.root.parent.glob("driver-*"))
 
 
 def test_cancel_ends_an_orphaned_solver(workflow: Workflow) -> None:
-    """The event lists the ended solver."""
+    """`stage cancel` kills the solver, and the recorded event lists it."""
     _, solver = dispatched(workflow)
     workflow.succeed("stage", "cancel", "stage-1")
     assert start_ticks(solver) is None
@@ -86,7 +89,7 @@ def test_cancel_ends_an_orphaned_solver(workflow: Workflow) -> None:
 
 @pytest.mark.long
 def test_retry_ends_the_solver_of_a_failed_driver(workflow: Workflow) -> None:
-    """The driver failed with its own exit code, while its solver continued."""
+    """The driver failed while its solver continued. `stage retry` kills that solver."""
     first, solver = dispatched(workflow)
     os.kill(first, signal.SIGTERM)
     until(lambda: workflow.call("rehydrate").returncode == 0 and is_failed(workflow))
@@ -102,8 +105,9 @@ def is_failed(workflow: Workflow) -> bool:
 
 
 def test_suspended_monitor_is_reported(workflow: Workflow) -> None:
-    """The monitor holds its lock but collects nothing. After SIGCONT the stage completes."""
-    # tmux resumes its own processes immediately, so this monitor runs without tmux.
+    """wfctl reports a stopped monitor. After SIGCONT to the monitor, the stage completes."""
+    # The tmux replacement always fails, so the monitor runs without tmux. A real tmux would resume
+    # a stopped monitor immediately.
     refusing = workflow.root.parent / "bin"
     refusing.mkdir()
     (refusing / "tmux").write_text("#!/bin/sh\nexit 1\n")

@@ -78,7 +78,7 @@ def _profile(outside: Path, machine: str | None, *, shared: bool) -> dict[str, A
 
 
 def begun(workflow: Workflow) -> list[str]:
-    """Return the started attempts without their marks, each with its input."""
+    """Return a line for each started attempt: its name without the mark, and its input."""
     path = workflow.root.parent / "begun"
     return unmarked(path.read_text()).splitlines() if path.exists() else []
 
@@ -121,7 +121,7 @@ def begin_anew(workflow: Workflow, what: str) -> None:
 def test_the_result_of_an_earlier_workflow_is_not_used(
     workflow: Workflow, what: str, shared: bool
 ) -> None:
-    """The new workflow has another input and computes its own result."""
+    """A new workflow in the folder of an earlier one computes its own result."""
     begin(workflow, "old", shared=shared, waits=True)
     left_uncollected(workflow)
     begin_anew(workflow, what)
@@ -153,7 +153,7 @@ def test_dispatch_next_to_a_job_of_an_earlier_workflow_is_refused(workflow: Work
 
 @pytest.mark.long
 def test_a_copy_shares_no_folder_with_its_original(workflow: Workflow) -> None:
-    """Each root computes its own result, and a cancel in the copy does not affect the original."""
+    """A copy of a root runs its own job, and its cancel does not stop the original's job."""
     begin(workflow, "original", shared=True, waits=True)
     copy = replace(workflow, root=workflow.root.with_name("copy"))
     shutil.copytree(workflow.root, copy.root)
@@ -174,7 +174,7 @@ def test_a_copy_shares_no_folder_with_its_original(workflow: Workflow) -> None:
 
 @pytest.mark.long
 def test_a_copy_says_how_to_run_its_stages(workflow: Workflow) -> None:
-    """The attempt of the original is not touched, and the suggested commands work."""
+    """A copy does not touch the attempt of the original, and suggests working commands."""
     begin(workflow, "original", waits=True)
     orphaned(workflow)
     copy = replace(workflow, root=workflow.root.with_name("copy"))
@@ -224,7 +224,7 @@ def roll_back(workflow: Workflow, kept: Path, *, whole: bool = False) -> None:
 def test_finished_attempt_missing_in_the_log_is_recorded_again(
     workflow: Workflow, command: str, collected: bool, whole: bool
 ) -> None:
-    """The results are recorded, and the command does not run a second time."""
+    """After an older log was restored, wfctl records the attempt again without a new run."""
     begin(workflow, "own", waits=True)
     kept = backed_up(workflow)
     left_uncollected(workflow)
@@ -245,7 +245,7 @@ def test_finished_attempt_missing_in_the_log_is_recorded_again(
 @pytest.mark.long
 @pytest.mark.parametrize("changed", ["in.txt", "stage-1/out.txt"])
 def test_finished_attempt_with_changed_files_is_not_used(workflow: Workflow, changed: str) -> None:
-    """The message names the attempt, and the stage runs again with the current files."""
+    """If files changed after the attempt, wfctl does not use it and runs the stage again."""
     begin(workflow, "own", waits=True)
     kept = backed_up(workflow)
     left_uncollected(workflow)

@@ -1,4 +1,7 @@
-"""The kill matrix: whatever is killed at any moment, nothing is lost, repeated or called failed."""
+"""The kill matrix: any victim may be killed at any moment.
+
+Afterwards no result is lost, no command is repeated, and no stage counts as failed.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ from tests.rounds import rounds
 Hold = Callable[[Cell], Held]
 slurm_conf, slurm, sshd = cluster.slurm_conf, cluster.slurm, cluster.sshd
 
-#: Victims whose death ends the run.
+#: Victims whose death also ends the command `run`.
 _ENDS_THE_RUN = (Target.ORCHESTRATOR, Target.EVERYTHING, Target.EVERYTHING_NEAR)
 
 
@@ -87,7 +90,7 @@ def survive(held: Held, record: Callable[[str, object], None]) -> None:
 def test_each_victim_and_each_moment_loses_nothing(
     hold: Hold, cell: Cell, record_property: Callable[[str, object], None]
 ) -> None:
-    """A selection of cells contains each victim and each moment at least once."""
+    """After a kill, the stage completes and no finished command runs again."""
     survive(hold(cell), record_property)
 
 
@@ -97,5 +100,5 @@ def test_each_victim_and_each_moment_loses_nothing(
 def test_any_victim_at_any_moment_loses_nothing(
     hold: Hold, cell: Cell, record_property: Callable[[str, object], None]
 ) -> None:
-    """The test covers every other possible cell of the matrix."""
+    """The previous test for every other possible cell of the kill matrix."""
     survive(hold(cell), record_property)

@@ -1,4 +1,4 @@
-"""Unexpected conditions: wrong clocks, foreign markers, reboots, and late checks."""
+"""Unexpected conditions: wrong clocks, end markers of other jobs, reboots, late checks."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def collected(workflow: Workflow) -> Path:
 
 
 def orphaned(workflow: Workflow) -> Path:
-    """Leave a running job without a monitor, and return the folder of its attempt."""
+    """Launch a job, kill its monitor, and return the folder of its attempt."""
     workflow.init(stage("stage-1", GATE))
     workflow.succeed("dispatch", "stage-1")
     until(workflow.trace)
@@ -86,7 +86,7 @@ def test_end_before_the_launch_is_accepted_and_reported(workflow: Workflow) -> N
 
 
 def test_end_in_the_future_is_recorded_as_now(workflow: Workflow) -> None:
-    """No event is dated after its recording, and neither is the workflow."""
+    """If the job recorded an end in the future, wfctl records the current time."""
     folder = collected(workflow)
     ends = [end_record(folder), *folder.glob(".attempts/*/exit-code")]
     shift([*ends, folder / "DPDISP_DONE"], YEAR)
@@ -118,7 +118,7 @@ def test_end_in_the_future_is_recorded_as_now(workflow: Workflow) -> None:
 def test_marker_of_another_attempt_decides_nothing(
     workflow: Workflow, kind: str, text: str
 ) -> None:
-    """The marker is reported, and the job's own record decides."""
+    """wfctl reports a foreign or unreadable end marker, and uses the job's own record."""
     folder = collected(workflow)
     (folder / "DPDISP_EXIT_CODE").write_text(text)
     assert kind in kinds(workflow)
@@ -126,7 +126,7 @@ def test_marker_of_another_attempt_decides_nothing(
 
 
 def test_marker_that_names_its_attempt_is_accepted(workflow: Workflow) -> None:
-    """Earlier versions wrote the attempt into the second line of the marker."""
+    """wfctl reads markers of earlier versions, whose second line names the attempt."""
     folder = collected(workflow)
     [record] = folder.glob(".attempts/*/exit-code")
     record.rename(folder / "DPDISP_EXIT_CODE")
@@ -140,7 +140,7 @@ def test_marker_that_names_its_attempt_is_accepted(workflow: Workflow) -> None:
 
 @pytest.mark.long
 def test_foreign_marker_does_not_end_a_running_job(workflow: Workflow) -> None:
-    """The job continues, and its own result is used."""
+    """If another job's end marker exists, the job continues and its own result counts."""
     orphaned(workflow)
     text = "1\nw-other/stage-1/att-0001 2026-01-01T00:00:00.000000Z\n"
     for name in ("DPDISP_EXIT_CODE", "DPDISP_DONE"):
@@ -198,7 +198,7 @@ def of_another_boot(folder: Path, alive: int) -> None:
 
 @pytest.mark.long
 def test_a_job_that_a_reboot_ended_is_lost_and_runs_again(workflow: Workflow) -> None:
-    """Process ids from before the reboot may be reused, and none is taken for the job."""
+    """wfctl does not take a process with a reused id for the job, and runs the job again."""
     folder = orphaned(workflow)
     strike(workflow, Victim.EVERYTHING)
     of_another_boot(folder, os.getpid())
@@ -214,7 +214,7 @@ def test_a_job_that_a_reboot_ended_is_lost_and_runs_again(workflow: Workflow) ->
 
 @pytest.mark.long
 def test_result_from_before_a_reboot_is_collected(workflow: Workflow) -> None:
-    """The job had ended before the reboot, so it does not run again."""
+    """If the job had ended before the reboot, wfctl collects its result without a new run."""
     folder = orphaned(workflow)
     (workflow.root / "go").touch()
     until(lambda: list(folder.glob("job-*.exit")))
@@ -232,7 +232,7 @@ def moved(workflow: Workflow) -> Workflow:
 
 
 def test_running_job_of_a_moved_root_is_awaited(workflow: Workflow) -> None:
-    """The job continues without a monitor, and its result is collected."""
+    """The job continues after its root was moved, and wfctl collects its result."""
     orphaned(workflow)
     there = moved(workflow)
     there.succeed("rehydrate")
@@ -248,7 +248,7 @@ def test_running_job_of_a_moved_root_is_awaited(workflow: Workflow) -> None:
 
 @pytest.mark.long
 def test_job_that_died_after_a_move_runs_again(workflow: Workflow) -> None:
-    """On the same machine, the missing process proves that the job has ended."""
+    """If no process of the job exists on this machine, the job has ended and runs again."""
     orphaned(workflow)
     there = moved(workflow)
     strike(there, Victim.EVERYTHING)

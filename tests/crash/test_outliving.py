@@ -1,4 +1,4 @@
-"""A command that outlives all of its shells, so that no exit code is recorded."""
+"""A command that continues after its shells were killed, so its exit code is unknown."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def begin(workflow: Workflow, *, watched: bool, **parameters: Any) -> int:
 def test_what_it_wrote_without_its_shells_is_accepted_after_a_check(
     workflow: Workflow, watched: bool
 ) -> None:
-    """The command is awaited and its outputs are verified, so it does not run again."""
+    """wfctl waits for a command without shells and verifies its outputs."""
     solver = begin(workflow, watched=watched, verify="grep -qx 1 stage-1/out.txt")
     through(workflow, solver)
     recover(workflow)
@@ -46,7 +46,7 @@ def test_what_it_wrote_without_its_shells_is_accepted_after_a_check(
 def test_output_with_an_old_modification_time_is_accepted(
     workflow: Workflow, watched: bool
 ) -> None:
-    """A command may preserve the time of a copied file, as `cp -p` does."""
+    """An output with an old time, as `cp -p` keeps it, is accepted."""
     (workflow.root.parent / "old").touch()
     solver = begin(workflow, watched=watched, verify="grep -qx 1 stage-1/out.txt")
     through(workflow, solver)
@@ -57,7 +57,7 @@ def test_output_with_an_old_modification_time_is_accepted(
 
 @pytest.mark.long
 def test_exit_code_of_a_killed_shell_is_not_the_end(workflow: Workflow) -> None:
-    """Only the shell that waits for the command is killed, and the job's shell records 137."""
+    """wfctl ignores the exit code 137 that the kill of an inner shell caused."""
     workflow.init(solving(workflow, verify="grep -qx 1 stage-1/out.txt"))
     workflow.succeed("dispatch", "stage-1")
     solver = outlive(workflow, last=1)
@@ -71,7 +71,7 @@ def test_exit_code_of_a_killed_shell_is_not_the_end(workflow: Workflow) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("watched", first([True, False]))
 def test_person_decides_if_an_orphaned_command_succeeded(workflow: Workflow, watched: bool) -> None:
-    """The outputs are collected, and the verdict names the command for the decision."""
+    """Without a check, wfctl collects the outputs, and a person decides about the stage."""
     solver = begin(workflow, watched=watched)
     through(workflow, solver)
     assert workflow.call("run").returncode == 6
@@ -88,7 +88,7 @@ def test_person_decides_if_an_orphaned_command_succeeded(workflow: Workflow, wat
 def test_orphaned_command_with_missing_outputs_runs_again(
     workflow: Workflow,
 ) -> None:
-    """A command that ended before its output was complete is lost, and the verdict says so."""
+    """A command that ended before its output was complete counts as lost and runs again."""
     solver = begin(workflow, watched=True, verify="grep -qx 1 stage-1/out.txt")
     (workflow.root.parent / "broken").touch()
     through(workflow, solver)
@@ -101,7 +101,7 @@ def test_orphaned_command_with_missing_outputs_runs_again(
 
 @pytest.mark.long
 def test_output_that_is_still_being_written_is_not_accepted(workflow: Workflow) -> None:
-    """The output exists while the command runs, so wfctl waits for the end."""
+    """While the command still runs, wfctl does not accept the existing output."""
     solver = begin(workflow, watched=False)
     scratch = Path(f"/proc/{solver}/cwd").readlink()
     (scratch / "out.txt").write_text("half")

@@ -32,7 +32,8 @@ from tests.rounds import rounds
 
 slurm_conf, slurm, sshd = cluster.slurm_conf, cluster.slurm, cluster.sshd
 
-#: Tasks of a sweep run next to the files of the root, so no sweep runs over SSH.
+#: Prefix of the backends of a sweep. Its tasks run next to the files of the root, so no sweep runs
+#: over SSH.
 _SWEEP = "Sweep on "
 FACTORS: dict[str, tuple[str, ...]] = {
     "life": ("first", "anew", "restored"),
@@ -45,7 +46,7 @@ FACTORS: dict[str, tuple[str, ...]] = {
     "damage": tuple(DAMAGES),
     "kill": ("nobody", "session", "job", "everything"),
 }
-#: All factors except the damaged file and its damage.
+#: Factors whose pairs come first: all except the damaged file and its damage.
 DEAR = tuple(name for name in FACTORS if name not in ("file", "damage"))
 #: Number of additional rows that `make crash` tests, which change every day.
 _DAILY = 4
@@ -57,7 +58,7 @@ _RENAMED = (
 
 @dataclass(frozen=True)
 class Row:
-    """One value of each factor."""
+    """One row of the covering array: a value for each factor."""
 
     values: tuple[str, ...]
 
@@ -69,7 +70,7 @@ class Row:
 
 
 def rows() -> list[Row]:
-    """Return rows in which every pair occurs at least once."""
+    """Return the rows of the covering array, in which every pair occurs at least once."""
     return [Row(tuple(row.values())) for row in covering(FACTORS, DEAR)]
 
 
@@ -84,7 +85,7 @@ def as_factors(row: Row) -> dict[str, str]:
 
 
 def test_few_rows_contain_every_pair() -> None:
-    """The two factors with the most values need as many rows as they have pairs."""
+    """The covering array contains every pair in nearly the smallest number of rows."""
     found = [as_factors(row) for row in rows()]
     assert {pair for row in found for pair in pairs_of(row)} == set(every_pair(FACTORS))
     most = sorted(len(values) for values in FACTORS.values())[-2:]
@@ -92,7 +93,7 @@ def test_few_rows_contain_every_pair() -> None:
 
 
 def test_first_rows_contain_every_pair_without_damaged_files() -> None:
-    """These rows are the ones for which `make crash` has time."""
+    """The rows that `make crash` tests contain every pair of the other factors."""
     dear = {name: FACTORS[name] for name in DEAR}
     found = [{name: row[name] for name in DEAR} for row in rows()[: few()]]
     assert {pair for row in found for pair in pairs_of(row)} == set(every_pair(dear))
@@ -204,7 +205,7 @@ def _copy(workflow: Workflow, there: Workflow, row: Row) -> None:
 def _make_anew(workflow: Workflow, there: Workflow, row: Row) -> None:
     """Cancel the stage in the original root, and run it in the copy.
 
-    A stage that is ready, as in a new workflow, needs neither.
+    A ready stage, as in a new workflow, needs neither a cancel nor a retry.
     """
     for root, words in ((workflow, ("cancel",)), (there, ("fail", "--error", "copied"))):
         call(root, row, "stage", words[0], "stage-1", *words[1:])
@@ -231,7 +232,10 @@ def cases() -> list[Any]:
 def test_whatever_comes_together_loses_and_confuses_nothing(
     workflow: Workflow, row: Row, request: pytest.FixtureRequest
 ) -> None:
-    """Each attempt ran once, no command exits with code 1, and each result belongs to its root."""
+    """After any pair of events, each attempt ran once and each result belongs to its root.
+
+    No command exits with code 1.
+    """
     backend = _backend(row)
     with placed(workflow, backend, request) as (there, far):
         machine = machine_of(there, backend, far, shared=row["scratch"] == "shared")
@@ -246,7 +250,7 @@ def check(workflow: Workflow, row: Row, machine: str | None) -> None:
     assert set(Counter(line.split()[0] for line in starts).values()) == {1}, starts
     check_kept(there, row, starts)
     if row["root"] == "copied":
-        # The original root still has its own attempt.
+        # The copy must not disturb the original, so the original is recovered too.
         bring_back(workflow, row)
         check_completed(workflow, row)
 
@@ -260,7 +264,7 @@ def bring_back(workflow: Workflow, row: Row) -> None:
 
 
 def go_on(workflow: Workflow, row: Row) -> None:
-    """Call the commands that recover a workflow, twice."""
+    """Call `rehydrate` and `run` twice, which recovers a workflow."""
     for command in ("rehydrate", "run", "rehydrate", "run"):
         call(workflow, row, command)
 
@@ -268,16 +272,17 @@ def go_on(workflow: Workflow, row: Row) -> None:
 def _asks_a_person(row: Row) -> bool:
     """Return whether the fate of the job is unknown, so that a person must decide."""
     if row["life"] == "anew":
-        # Only these files identify a job of the earlier workflow, because its log is lost.
+        # The log of the earlier workflow is lost, so only these files identify its job.
         names = ("submission.json", "machine.json", "*_job_id")
         return row["file"].split("/")[-1] in names and _backend(row) is not Backend.SHELL
-    # A local scheduler knows a job only by a missing folder and by the name of a host.
+    # If the root was moved and the job was killed, a local Slurm does not show whether the job has
+    # ended.
     ended = row["kill"] in ("job", "everything")
     return _backend(row) is Backend.SLURM and row["root"] == "moved" and ended
 
 
 def answer(workflow: Workflow, row: Row) -> None:
-    """Do as the message says. If the fate of the job was known after all, do nothing."""
+    """Decide as the message of wfctl suggests. Do nothing if no decision is needed."""
     found = json.loads((workflow.root / "workflow-state.json").read_bytes())["stages"][0]
     if row["life"] == "anew" and found["status"] == "failed":
         assert "an attempt that is not in this log" in found["last_error"]
@@ -291,9 +296,10 @@ def answer(workflow: Workflow, row: Row) -> None:
 
 
 def check_kept(there: Workflow, row: Row, starts: list[str]) -> None:
-    """Check that the stage is completed with its own result, or left to the original."""
+    """Check that the stage is completed in this root, or still belongs to the original."""
     own = row["life"] == "anew" or row["root"] != "copied"
-    # Completed tasks are copied with the root and are valid there.
+    # Only a single command is computed again in the copy: completed tasks are copied with the root
+    # and are valid there.
     computes = row["root"] == "cancelled" and row["life"] != "anew"
     made_anew = computes and not _tasks(row)
     found = json.loads((there.root / "workflow-state.json").read_bytes())["stages"][0]
@@ -307,7 +313,7 @@ def check_kept(there: Workflow, row: Row, starts: list[str]) -> None:
 
 
 def check_completed(workflow: Workflow, row: Row) -> None:
-    """Check that the stage is completed with the output for its own input."""
+    """Check that the stage is completed and its output belongs to its own input."""
     found = json.loads((workflow.root / "workflow-state.json").read_bytes())["stages"][0]
     assert found["status"] == "completed", (found["status"], found["last_error"])
     word = "new" if row["life"] == "anew" else "old"

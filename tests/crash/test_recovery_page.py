@@ -24,19 +24,19 @@ def test_every_possible_cell_was_tested() -> None:
 
 
 def test_command_runs_once_unless_it_was_killed() -> None:
-    """The last column is what every run of the matrix checks."""
+    """The last column of the page has the number of executions that the matrix expects."""
     for cell, row in table.kept(MATRIX).items():
         expected = "2 in 2 attempts" if cell.ends_the_command else "1"
         assert row.rpartition(" | ")[2] == expected, cell
 
 
 def test_page_is_as_the_tool_writes_it() -> None:
-    """Nobody edited the table manually, and impossible cells have a reason."""
+    """The page equals the output of the tool, so nobody edited the table manually."""
     assert table.written(MATRIX, {}) == MATRIX
 
 
 def test_new_row_replaces_only_its_own_cell() -> None:
-    """The other cells keep their rows."""
+    """A new row replaces the row of its own cell, and the other cells keep their rows."""
     cell = Cell(Backend.SHELL, When.RUNNING, Target.MONITOR)
     after = table.kept(table.written(MATRIX, {cell: "wrapper | `1 A` | wait | 1"}))
     assert after.pop(cell) == "wrapper | `1 A` | wait | 1"
@@ -76,7 +76,7 @@ def test_every_verdict_of_an_imported_attempt_is_explained() -> None:
 
 
 def test_page_states_the_number_of_cells() -> None:
-    """The page also names each moment."""
+    """The page states the correct number of cells and names each moment."""
     section = " ".join(PAGE.partition("## The kill matrix")[2].split())
     assert f"All {len(POSSIBLE)} cells" in section
     assert [when for when in When if when not in section] == []

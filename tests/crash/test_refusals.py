@@ -52,7 +52,7 @@ def refused(workflow: Workflow, id_: str) -> str:
 
 
 def test_dry_run_of_a_possible_dispatch_writes_nothing(workflow: Workflow) -> None:
-    """The command exits with code 0 and creates no stage folder."""
+    """`dispatch --dry-run` exits with code 0 and creates no stage folder."""
     workflow.init(stage("stage-1", "echo 1 > out.txt"))
     assert rehearsed(workflow, "stage-1") == (0, None)
     assert not (workflow.root / "stage-1").exists()
@@ -72,7 +72,7 @@ def test_dry_run_of_a_possible_dispatch_writes_nothing(workflow: Workflow) -> No
 def test_refused_dispatch_leaves_no_file(
     workflow: Workflow, code: str, parameters: dict[str, Any], fields: dict[str, Any]
 ) -> None:
-    """The command creates no stage folder, no lock and no event."""
+    """A refused dispatch creates no stage folder, no lock and no event."""
     if fields.get("inputs") == ["../in.txt"]:
         (workflow.root.parent / "in.txt").write_text("1\n")
     workflow.init({**stage("stage-1", "echo 1 > out.txt", **parameters), **fields})
@@ -102,7 +102,7 @@ def test_dispatch_requires_the_results_of_dependencies(
 
 
 def test_forwarded_files_are_recorded_with_their_digests(workflow: Workflow) -> None:
-    """Files that the submission forwards by name or by pattern are recorded."""
+    """The log has the digest of each file that the submission forwards, also by a pattern."""
     folder = workflow.root / "stage-1"
     folder.mkdir()
     for name in ("a.dat", "b.dat"):
@@ -117,7 +117,7 @@ def test_forwarded_files_are_recorded_with_their_digests(workflow: Workflow) -> 
 
 
 def lost(workflow: Workflow, id_: str) -> None:
-    """Dispatch a stage whose command waits for the file ``go``, and kill its processes."""
+    """Dispatch a stage, kill all of its processes, and allow its next attempt to finish."""
     before = len(workflow.trace())
     workflow.succeed("dispatch", id_)
     until(lambda: len(workflow.trace()) > before)
@@ -126,7 +126,7 @@ def lost(workflow: Workflow, id_: str) -> None:
 
 
 def check_not_replaced(workflow: Workflow, id_: str, *words: str) -> None:
-    """Check that no command replaces the lost attempt, and that each states the reason."""
+    """Check that no command starts a new attempt, and that each command states the reason."""
     ended = workflow.call("run")
     printed = [ended.stdout, workflow.call("rehydrate").stdout, workflow.succeed("status")]
     for text in printed:
@@ -145,7 +145,7 @@ WAITS = "until [ -e ../../../../../../go ]; do sleep 0.02; done; "
 @pytest.mark.long
 @pytest.mark.parametrize("read", ["in.txt", "stage-1/mesh.dat"])
 def test_lost_attempt_with_a_changed_input_is_not_replaced(workflow: Workflow, read: str) -> None:
-    """The stage waits until the file is restored or a person starts it again."""
+    """wfctl starts no new attempt until the input is restored or a person retries."""
     (workflow.root / "stage-1").mkdir()
     for name in ("in.txt", "stage-1/mesh.dat"):
         (workflow.root / name).write_text("1\n")
@@ -184,7 +184,7 @@ def test_lost_attempt_with_a_changed_dependency_is_not_replaced(workflow: Workfl
 def test_reason_of_a_failed_replacement_is_reported(
     workflow: Workflow,
 ) -> None:
-    """`run` and `status` name the cause of wfctl's own error, and the next `run` continues."""
+    """If wfctl cannot start the new attempt, `run` and `status` name the cause."""
     workflow.init(stage("stage-1", f"{WAITS}echo 1 > out.txt"))
     lost(workflow, "stage-1")
     copies, aside = workflow.root / ".wfctl/submissions", workflow.root / "aside"

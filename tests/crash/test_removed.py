@@ -17,7 +17,8 @@ from tests.sweeps.support import sweep
 
 pytestmark = pytest.mark.slow
 
-#: Writes a line outside the root at its start and end, so that parallel runs are detected.
+#: Commands that write a line outside the root at the start and the end of a job, so that parallel
+#: runs are detected.
 LIVES = (
     'echo "begin $WFCTL_ATTEMPT" >> {0}; sleep 4; echo x > out.txt; '
     'echo "end $WFCTL_ATTEMPT" >> {0}'
@@ -57,7 +58,10 @@ def in_git(workflow: Workflow) -> None:
 
 
 def removed_beneath(workflow: Workflow, how: str, trace: Path) -> Counter[str]:
-    """Run, remove the files of a running job, and run again; return the starts of each attempt."""
+    """Run, remove the files of the running job, and run again.
+
+    Return the number of starts of each attempt.
+    """
     with ending(workflow.start("run")):
         until(trace.exists)
         strike(workflow, Victim.ORCHESTRATOR)
@@ -75,7 +79,7 @@ def removed_beneath(workflow: Workflow, how: str, trace: Path) -> Counter[str]:
 def test_files_that_are_removed_during_a_job_start_no_second_job(
     workflow: Workflow, how: str, kind: str
 ) -> None:
-    """`git clean` removes no file that a job needs. A job without its folder is ended first."""
+    """After `git clean`, the job continues. Without its folder, it is ended first."""
     trace = workflow.root.parent / "lives"
     in_git(workflow)
     workflow.init(stage_of(kind, trace))

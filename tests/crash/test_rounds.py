@@ -1,4 +1,4 @@
-"""A loop that is killed repeatedly computes the same points as without kills, each once."""
+"""A loop that is killed repeatedly computes the same points as without kills."""
 
 from __future__ import annotations
 
@@ -26,11 +26,12 @@ pytestmark = pytest.mark.slow
 slurm_conf, slurm = cluster.slurm_conf, cluster.slurm
 
 ROUNDS = 5
-#: Possible victims of a kill at any moment. The last two include jobs.
+#: Victims of a kill at any moment. The last two kill jobs, too.
 VICTIMS = (Victim.ORCHESTRATOR, Victim.MONITOR, Victim.SESSION, Victim.JOB, Victim.EVERYTHING)
 _TAKES_JOBS = (Victim.JOB, Victim.EVERYTHING)
 
-#: Proposes points towards 60. The proposals depend only on the numbers so far.
+#: The proposer proposes points near 60. Its proposals depend only on the results so far, so they
+#: are reproducible.
 PROPOSER = """
 import csv, json, sys
 rows = [(float(one["f"]), int(one["x"])) for one in csv.DictReader(open(sys.argv[1]))]
@@ -44,7 +45,7 @@ with open("next.csv", "w") as file:
 
 
 def plan(root: Path, **more: Any) -> dict[str, Any]:
-    """Return a loop of a sweep, its follower and a proposer, which ends after some rounds."""
+    """Return the stages of a loop of some rounds: a sweep, a follower, a proposer."""
     return {
         "workflow_id": "w-crash",
         "session_config": {"session_budget": 1000},
@@ -80,9 +81,10 @@ def _leading(root: Path) -> dict[str, Any]:
 
 
 def _following(root: Path) -> dict[str, Any]:
-    """Return the follower, which logs each computed task in the file `followed`.
+    """Return the follower (a sweep that reuses the points of the first sweep).
 
-    The results are random numbers, so that a second computation of a task changes its result.
+    It logs each computed task in the file `followed`. Its results are random numbers, so that a
+    second computation of a task changes its result.
     """
     parameters = {
         "command": 'cat "${WFCTL_LIKE_FOLDER:?}/f.json" && echo $RANDOM$RANDOM > r.txt && '
@@ -192,7 +194,8 @@ def test_loop_survives_any_kill(looped: Workflow, seed: int) -> None:
     assert {one["state"] for one in table} == {"done"}
     ends = [Counter(lines(looped, name)) for name in ("computed", "followed")]
     assert [{*one} for one in ends] == [{f"x={x}" for x in EXPECTED}] * 2
-    # A task that was killed between its last line and its record runs again.
+    # A task may run again if it was killed after it had written its last line and before its end
+    # was recorded.
     again = sum(one.total() for one in ends) - 2 * len(EXPECTED)
     assert again <= sum(victim in _TAKES_JOBS for victim in struck), (ends, struck)
     check_log(looped)

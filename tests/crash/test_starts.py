@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow
 
 
 def test_check_ends_with_its_shell_and_names_running_processes(workflow: Workflow) -> None:
-    """A background process that holds the output open is not awaited."""
+    """A background process that keeps the output open does not delay the end of the check."""
     stage = of_one(workflow, "echo 1 > out.txt")
     stage["parameters"]["verify"] = "sleep 120 & echo $! > ../pid; echo fine; exit 0"
     workflow.init(stage)
@@ -31,7 +31,7 @@ def test_check_ends_with_its_shell_and_names_running_processes(workflow: Workflo
 def test_monitor_starts_although_tmux_destroys_sessions(
     workflow: Workflow,
 ) -> None:
-    """The monitor runs with setsid, and the message names the tmux setting."""
+    """wfctl starts the monitor with setsid, and its message names the tmux setting."""
     home = Path(workflow.environ["HOME"])
     (home / ".tmux.conf").write_text("set -g destroy-unattached on\n")
     workflow.init(of_one(workflow, "echo 1 > out.txt"))

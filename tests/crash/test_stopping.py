@@ -1,4 +1,4 @@
-"""Attempts that a command ends: job and monitor end, and no other process does."""
+"""Commands that end an attempt stop its job and its monitor, but no other process."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.crash.victims import Victim, strike
 
 pytestmark = pytest.mark.slow
 
-#: A job of several processes, one of which leaves its folder.
+#: Command of a job with several processes, one of which changes to another folder.
 WORK = "(cd / && sleep 300) & sleep 300 & wait; echo 1 > out.txt"
 
 
@@ -41,7 +41,7 @@ def at_work(workflow: Workflow) -> bool:
 
 
 def test_fail_with_stop_ends_every_process_of_the_attempt(running: Workflow) -> None:
-    """Processes that left the folder also end, and an unrelated process in the root continues."""
+    """`stage fail --stop` kills all processes of the attempt and no other process."""
     with ending(subprocess.Popen(["sleep", "60"], cwd=running.root, text=True)) as neighbour:
         running.succeed("stage", "fail", "stage-1", "--error", "too long", "--stop")
         assert not at_work(running)
@@ -53,7 +53,7 @@ def test_fail_with_stop_ends_every_process_of_the_attempt(running: Workflow) -> 
 
 
 def test_cancelled_stage_stays_failed(running: Workflow) -> None:
-    """A job that was cancelled is not lost, so no new attempt starts."""
+    """`rehydrate` does not treat the cancelled job as lost, so it starts no new attempt."""
     running.succeed("stage", "cancel", "stage-1", "--reason", "wrong input")
     running.succeed("rehydrate")
     found = running.stage("stage-1")
@@ -62,14 +62,14 @@ def test_cancelled_stage_stays_failed(running: Workflow) -> None:
 
 
 def test_dry_run_of_a_cancel_ends_nothing(running: Workflow) -> None:
-    """The answer has the planned event."""
+    """`stage cancel --dry-run` prints the planned event, and the job continues."""
     said = running.succeed("stage", "cancel", "stage-1", "--dry-run", "-o", "json")
     assert [one["data"]["stop"] for one in json.loads(said)["data"]["events"]] == [True]
     assert at_work(running)
 
 
 def test_repeated_cancel_stops_once(running: Workflow) -> None:
-    """The repetition with the same key returns the first answer."""
+    """If the command id is repeated, wfctl returns the first answer and stops nothing."""
     again = ("stage", "cancel", "stage-1", "--command-id", "enough")
     running.succeed(*again)
     assert json.loads(running.succeed(*again, "-o", "json"))["data"]["repeated"]
@@ -77,7 +77,7 @@ def test_repeated_cancel_stops_once(running: Workflow) -> None:
 
 
 def test_next_session_ends_the_attempt_of_a_killed_command(running: Workflow) -> None:
-    """The failure was recorded, but the command was killed before it ended the attempt."""
+    """If the killed command recorded the failure, `rehydrate` stops the attempt."""
     data = {"stage": "stage-1", "error": "too long", "stop": True}
     running.succeed("append", "stage.failed", "--data", json.dumps(data))
     assert at_work(running)
@@ -88,7 +88,7 @@ def test_next_session_ends_the_attempt_of_a_killed_command(running: Workflow) ->
 
 @pytest.mark.long
 def test_retry_ends_the_unfinished_previous_attempt(running: Workflow) -> None:
-    """The attempt was marked as failed while it ran, so two runs must not overlap."""
+    """A stage was marked as failed while its job ran. The retry stops that job first."""
     running.succeed("stage", "fail", "stage-1", "--error", "looks wrong")
     assert at_work(running)
     running.succeed("stage", "retry", "stage-1", "--fix", "another look")
@@ -102,7 +102,7 @@ def test_retry_ends_the_unfinished_previous_attempt(running: Workflow) -> None:
 
 
 def test_job_that_starts_after_a_cancel_does_not_run_its_command(running: Workflow) -> None:
-    """The job was submitted before the cancel and started after it."""
+    """A job that was submitted before the cancel exits with code 75 without its command."""
     folder = running.attempts("stage-1")[0]
     [script] = folder.glob("work/*/.*.sub")
     text = script.read_text()

@@ -1,4 +1,4 @@
-"""A command with a time limit ends in time or at the limit, with all of its processes."""
+"""A command with a time limit ends at the limit at the latest, with all of its processes."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from tests.crash.victims import Victim, kill, strike
 
 pytestmark = pytest.mark.slow
 
-#: A process that writes its process id and works longer than any limit.
+#: Shell commands that write their process id and then run longer than any limit.
 WORKS = 'echo $BASHPID >> "{0}/pids"; exec sleep 600'
 AWAY = "> /dev/null 2>&1 < /dev/null"
 BARE = '["bash", "-c", "echo $$ >> {0}/pids; exec sleep 600"]'
-#: Ways in which a process leaves the shell that started it.
+#: Ways in which a process detaches from the shell that started it.
 LEAVES = (
     f"({WORKS}) &",
     f"(trap '' TERM; {WORKS}) &",
@@ -47,7 +47,7 @@ def limited(workflow: Workflow, made: Maker, command: str, **parameters: Any) ->
 
 
 def pids(workflow: Workflow) -> list[int]:
-    """Return the recorded process ids."""
+    """Return the process ids that the commands of the test recorded."""
     path = workflow.root.parent / "pids"
     return [int(word) for word in path.read_text().split()] if path.exists() else []
 
@@ -60,7 +60,7 @@ def told(workflow: Workflow) -> str:
 @pytest.mark.long
 @pytest.mark.parametrize("made", [of_one, of_tasks])
 def test_time_limit_ends_every_process_of_a_command(workflow: Workflow, made: Maker) -> None:
-    """This includes other groups and sessions, and processes that ignore SIGTERM."""
+    """The limit also kills processes in other sessions and those that ignore SIGTERM."""
     limited(workflow, made, "\n".join([*LEAVES, "sleep 600"]))
     began = time.monotonic()
     assert workflow.call("run").returncode == 6
@@ -97,7 +97,7 @@ IN_TIME = {
 def test_command_within_its_limit_behaves_as_without_a_limit(
     workflow: Workflow, command: str, made: Maker
 ) -> None:
-    """The syntax of the command does not matter."""
+    """Quotes, functions and background processes in the command work as without a limit."""
     text, left = IN_TIME[command]
     limited(workflow, made, text, time_limit=100)
     workflow.succeed("run")
@@ -108,7 +108,7 @@ def test_command_within_its_limit_behaves_as_without_a_limit(
 def test_limited_command_has_unexported_functions_and_variables(
     workflow: Workflow,
 ) -> None:
-    """`module` and `conda` are functions of the job's own shell."""
+    """A limited command can call the job shell's functions, such as `module`."""
     lines = ['module() { echo "$1 $own" > out.txt; }', "own=1"]
     limited(workflow, of_one, "module load", resource_overrides={"prepend_script": lines})
     workflow.succeed("run")
@@ -118,7 +118,7 @@ def test_limited_command_has_unexported_functions_and_variables(
 @pytest.mark.long
 @pytest.mark.parametrize("made", [of_one, of_tasks])
 def test_limited_command_keeps_its_exit_code(workflow: Workflow, made: Maker) -> None:
-    """The failure is not attributed to the time limit."""
+    """If the command fails before its limit, its exit code is reported and not the limit."""
     limited(workflow, made, "echo 'no such field' >&2; exit 3")
     assert workflow.call("run").returncode == 6
     assert "time limit" not in told(workflow)
@@ -129,7 +129,7 @@ def test_limited_command_keeps_its_exit_code(workflow: Workflow, made: Maker) ->
 @pytest.mark.long
 @pytest.mark.parametrize("made", [of_one, of_tasks])
 def test_background_output_is_awaited_until_the_limit(workflow: Workflow, made: Maker) -> None:
-    """An output that is incomplete at the limit is not accepted."""
+    """If a background process has not completed the output at the limit, the stage fails."""
     limited(workflow, made, f"(exec > out.txt; echo half; {WORKS}) & sleep 1; exit 0")
     assert workflow.call("run").returncode == 6
     assert "124" in told(workflow)
@@ -139,7 +139,7 @@ def test_background_output_is_awaited_until_the_limit(workflow: Workflow, made: 
 @pytest.mark.few(1)
 @pytest.mark.parametrize("made", [of_one, of_tasks])
 def test_background_process_ends_with_a_limited_command(workflow: Workflow, made: Maker) -> None:
-    """The command completes, and no process of it remains."""
+    """When the command completes, wfctl kills the background process that it left."""
     limited(workflow, made, f"echo 1 > out.txt; setsid bash -c '{WORKS}' {AWAY} & sleep 1")
     workflow.succeed("run")
     assert pids(workflow)
@@ -149,7 +149,7 @@ def test_background_process_ends_with_a_limited_command(workflow: Workflow, made
 @pytest.mark.long
 @pytest.mark.parametrize("made", [of_one, of_tasks])
 def test_killed_command_is_lost_and_not_timed_out(workflow: Workflow, made: Maker) -> None:
-    """The replacement uses no retry, has the same limit, and fails at the limit."""
+    """A killed command is replaced without a retry. Its replacement has the same limit."""
     limited(workflow, made, f'[ ! -e "{{0}}/pids" ] || sleep 600; {WORKS}')
     workflow.succeed("dispatch", "stage-1")
     until(lambda: pids(workflow))
@@ -166,7 +166,7 @@ def test_killed_command_is_lost_and_not_timed_out(workflow: Workflow, made: Make
 
 @pytest.mark.long
 def test_time_limit_applies_without_a_monitor(workflow: Workflow) -> None:
-    """The monitor was killed, and the job ends itself."""
+    """The monitor was killed, so the job itself ends its command at the limit."""
     limited(workflow, of_one, WORKS)
     workflow.succeed("dispatch", "stage-1")
     until(lambda: pids(workflow))
@@ -178,7 +178,7 @@ def test_time_limit_applies_without_a_monitor(workflow: Workflow) -> None:
 
 @pytest.mark.long
 def test_command_without_shells_ends_at_its_limit(workflow: Workflow) -> None:
-    """No shell records the end, so the attempt is lost, and the next one fails."""
+    """The limit ends a command whose shells were killed, also in the next attempt."""
     limited(workflow, of_one, WORKS)
     workflow.succeed("dispatch", "stage-1")
     until(lambda: pids(workflow))
@@ -192,7 +192,7 @@ def test_command_without_shells_ends_at_its_limit(workflow: Workflow) -> None:
 
 @pytest.mark.long
 def test_time_limit_applies_to_each_task_and_try(workflow: Workflow) -> None:
-    """Other tasks continue, and the next try has the full time again."""
+    """The limit ends one task but not the others, and the next try has the full time."""
     command = (
         'echo "$WFCTL_TASK" >> "{0}/tries"; [ "$WFCTL_PARAM_T" = 1 ] || sleep 600; echo 1 > out.txt'
     )
@@ -226,14 +226,14 @@ def test_limited_command_records_its_resources(workflow: Workflow, in_time: bool
 
 @pytest.mark.long
 def test_check_of_a_limited_command_has_no_limit(workflow: Workflow) -> None:
-    """The limit applies only to the command."""
+    """The check (`verify`) of a command may take longer than the command's limit."""
     limited(workflow, of_one, "echo 1 > out.txt", time_limit=1, verify="sleep 2")
     workflow.succeed("run")
 
 
 @pytest.mark.long
 def test_diagnostic_run_has_the_time_limit(workflow: Workflow) -> None:
-    """The diagnosis reports the same end."""
+    """A diagnostic run ends at the limit too, and the diagnosis reports it."""
     limited(workflow, of_one, "echo before; sleep 600", time_limit=2)
     assert workflow.call("run").returncode == 6
     workflow.succeed("stage", "diagnose", "stage-1", "--submit")
@@ -243,7 +243,7 @@ def test_diagnostic_run_has_the_time_limit(workflow: Workflow) -> None:
 
 @pytest.mark.long
 def test_attempt_after_a_timeout_continues_from_its_checkpoint(workflow: Workflow) -> None:
-    """A limit can end a long command, which continues from carried files."""
+    """After the limit ended a command, the retry continues from its carried files."""
     command = "[ ! -e a.restart ] || { cp a.restart out.txt; exit; }; echo 7 > a.restart; sleep 600"
     limited(workflow, of_one, command, carry=["*.restart"], time_limit=2)
     assert workflow.call("run").returncode == 6
@@ -253,7 +253,7 @@ def test_attempt_after_a_timeout_continues_from_its_checkpoint(workflow: Workflo
 
 
 def test_limited_command_records_its_environment(workflow: Workflow) -> None:
-    """The log has the same versions as without a limit."""
+    """With a limit, the log has the same program versions as without a limit."""
     venv = workflow.root.parent / "venv"
     (venv / "bin").mkdir(parents=True)
     (venv / "bin/activate").write_text(f'export VIRTUAL_ENV="{venv}"\n')
@@ -265,7 +265,7 @@ def test_limited_command_records_its_environment(workflow: Workflow) -> None:
 
 @pytest.mark.parametrize("made", [of_one, of_tasks])
 def test_exit_code_124_alone_is_not_a_timeout(workflow: Workflow, made: Maker) -> None:
-    """A command may exit with 124 by itself, as `timeout` does."""
+    """If a command itself exits with 124, wfctl does not blame the time limit."""
     limited(workflow, made, "timeout 0.1 sleep 5", time_limit=600)
     assert workflow.call("run").returncode == 6
     assert "time limit" not in told(workflow)

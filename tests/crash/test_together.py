@@ -17,7 +17,7 @@ WAITING = "while [ ! -e ../../../../../../go ]; do sleep 0.05; done; echo 1 > ou
 
 
 def ends(processes: list[subprocess.Popen[str]]) -> list[int]:
-    """Wait for every process; return their exit codes in order of size."""
+    """Wait for every process, and return the exit codes in ascending order."""
     for process in processes:
         process.wait(PATIENCE)
     return sorted(process.returncode for process in processes)
@@ -25,7 +25,7 @@ def ends(processes: list[subprocess.Popen[str]]) -> list[int]:
 
 @pytest.mark.long
 def test_second_run_at_the_same_time_is_refused(workflow: Workflow) -> None:
-    """The second run exits with code 4 and names the lock, and the workflow completes."""
+    """The second `run` exits with code 4 and names the active run. The workflow completes."""
     workflow.init(*chain())
     with ending(workflow.start("run")) as one, ending(workflow.start("run")) as other:
         assert ends([one, other]) == [0, 4]
@@ -35,7 +35,7 @@ def test_second_run_at_the_same_time_is_refused(workflow: Workflow) -> None:
 
 @pytest.mark.long
 def test_two_rehydrates_start_one_monitor(workflow: Workflow) -> None:
-    """After the session was killed, both commands succeed and the job runs once."""
+    """After a kill of the session, two calls of `rehydrate` start only one monitor."""
     workflow.init(stage("stage-1", WAITING))
     with ending(workflow.start("run")) as run:
         assert awaited(WINDOWS["the launch is recorded"], workflow, run)
@@ -53,7 +53,7 @@ def test_two_rehydrates_start_one_monitor(workflow: Workflow) -> None:
 
 @pytest.mark.long
 def test_rehydrate_does_not_disturb_a_run(workflow: Workflow) -> None:
-    """Repeated calls during a run succeed and add no attempt."""
+    """`rehydrate` succeeds repeatedly during a run, and adds no attempt."""
     workflow.init(*chain())
     with ending(workflow.start("run")) as run:
         while run.poll() is None:
@@ -65,7 +65,7 @@ def test_rehydrate_does_not_disturb_a_run(workflow: Workflow) -> None:
 
 @pytest.mark.long
 def test_wait_ends_with_the_attempt_of_another_run(workflow: Workflow) -> None:
-    """`wait` works for a stage that another process runs."""
+    """`wait` ends when the stage ends, even if another process runs the stage."""
     workflow.init(stage("stage-1", WAITING))
     with ending(workflow.start("run")) as run:
         assert awaited(WINDOWS["the launch is recorded"], workflow, run)
@@ -79,7 +79,7 @@ def test_wait_ends_with_the_attempt_of_another_run(workflow: Workflow) -> None:
 
 @pytest.mark.long
 def test_wait_replaces_killed_monitors(workflow: Workflow) -> None:
-    """After two killed monitors, the wait ends with the job and its result."""
+    """`wait` starts a new monitor after each of two kills, and ends with the job."""
     workflow.init(stage("stage-1", WAITING))
     workflow.succeed("dispatch", "stage-1")
     with ending(workflow.start("wait", "stage-1")) as waiter:

@@ -18,7 +18,7 @@ from tests.need import need
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 
-#: The release before the installed version, whose files have other fields.
+#: The release before the installed DPDispatcher. Its files have other fields.
 EARLIER = "1.0.3"
 ROOMS = (
     "cli",
@@ -48,7 +48,7 @@ def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
         check=False,
     )
     need(done.returncode == 0, f"no dpdispatcher {EARLIER} from the package index")
-    # Both versions have the same dependencies.
+    # The earlier version uses the installed dependencies, because both versions need the same.
     others = "\n".join(path for path in sys.path if path.endswith("site-packages"))
     (packages / "others.pth").write_text(f"{others}\n")
     for name, module in (("dargs", "dargs.cli"), ("dpdisp", "dpdispatcher.dpdisp")):
@@ -79,7 +79,7 @@ def other_wfctl(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _commits() -> list[str]:
-    """Return a few commits from before the change of the script, the newest first."""
+    """Return commits from before the last change of the monitor script, newest first."""
     path = "reconciler/dpdispatcher/wrapper.py"
     changed = _git("log", "--format=%H", "-n", "1", "--", path).strip()
     return _git("log", "--format=%H", "-n", "20", f"{changed}^").split() if changed else []
@@ -163,7 +163,7 @@ def test_stage_refused_by_an_old_dpdispatcher_runs_after_an_upgrade(
 def test_a_later_wfctl_continues_an_attempt_of_an_earlier_one(
     workflow: Workflow, other_wfctl: Path, over: bool
 ) -> None:
-    """The new version reads the files and the log of the old version."""
+    """The new version of wfctl reads the files and the log of the old version."""
     launched(workflow, over=over, PYTHONPATH=str(other_wfctl))
     workflow.succeed("rehydrate")
     let_go(workflow)

@@ -1,4 +1,4 @@
-"""`wait` works for several jobs together and ends soon after them."""
+"""`wait` waits for several jobs together, and ends soon after the last of them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def gated(id_: str) -> dict[str, object]:
 
 
 def launch(workflow: Workflow, *ids: str) -> None:
-    """Launch stages whose jobs wait for their files."""
+    """Launch stages, each of whose jobs waits for its own file."""
     workflow.init(*(gated(id_) for id_ in ids))
     for id_ in ids:
         workflow.succeed("dispatch", id_)
@@ -41,7 +41,7 @@ def ended_at(workflow: Workflow, id_: str) -> float:
 
 @pytest.mark.long
 def test_each_awaited_stage_is_recorded_as_it_ends(workflow: Workflow) -> None:
-    """The last named stage ends first, and is recorded while the other one runs."""
+    """`wait` records the stage that ends first while the job of the other stage runs."""
     launch(workflow, "stage-1", "stage-2")
     with ending(workflow.start("wait", "stage-1", "stage-2", "-o", "json")) as waiting:
         open_gate(workflow, "stage-2")
@@ -57,7 +57,7 @@ def test_each_awaited_stage_is_recorded_as_it_ends(workflow: Workflow) -> None:
 
 @pytest.mark.long
 def test_wait_ends_soon_after_its_job(workflow: Workflow) -> None:
-    """The target is one second after the job recorded its end."""
+    """`wait` ends within seconds after the job recorded its end."""
     launch(workflow, "stage-1")
     with ending(workflow.start("wait", "stage-1")) as waiting:
         open_gate(workflow, "stage-1")
@@ -67,7 +67,7 @@ def test_wait_ends_soon_after_its_job(workflow: Workflow) -> None:
 
 @pytest.mark.long
 def test_wait_for_several_stages_times_out(workflow: Workflow) -> None:
-    """The answer lists ended and running stages, and the command exits with code 1."""
+    """After the timeout, `wait` exits with code 1 and lists ended and running stages."""
     launch(workflow, "stage-1", "stage-2")
     open_gate(workflow, "stage-1")
     workflow.succeed("wait", "stage-1")
@@ -80,7 +80,7 @@ def test_wait_for_several_stages_times_out(workflow: Workflow) -> None:
 
 
 def test_wait_for_an_unknown_stage_is_refused(workflow: Workflow) -> None:
-    """The error appears before the command waits for any stage."""
+    """`wait` reports the unknown stage before it waits for any other stage."""
     launch(workflow, "stage-1")
     assert workflow.call("wait", "stage-1", "stage-9").returncode == 3
     open_gate(workflow, "stage-1")

@@ -59,7 +59,7 @@ def test_session_without_tmux_survives_a_kill(workflow: Workflow, tmp_path: Path
 def test_killed_synchronous_dispatch_runs_once(
     workflow: Workflow, victim: Victim, seconds: float
 ) -> None:
-    """The kill comes early, during the job or late, and the next run collects the result."""
+    """After a kill of `dispatch --sync`, the next `run` collects the result."""
     workflow.init(*chain(1.0))
     with ending(workflow.start("dispatch", "stage-1", "--sync")) as dispatch:
         awaited(after(seconds), workflow, dispatch)
@@ -93,7 +93,7 @@ def check_synchronous_launch(workflow: Workflow) -> None:
 
 @pytest.mark.long
 def test_synchronous_dispatch_waits_for_the_end(workflow: Workflow) -> None:
-    """When the command returns, the stage has run, without a line about the status `running`."""
+    """`dispatch --sync` returns after the job has ended, and prints no status `running`."""
     workflow.init(*chain())
     workflow.succeed("dispatch", "stage-1", "--sync")
     assert workflow.stage("stage-1")["status"] == "post_processing"
@@ -107,7 +107,7 @@ def test_synchronous_dispatch_waits_for_the_end(workflow: Workflow) -> None:
 def test_killed_synchronous_dispatch_has_its_launch_recorded(
     workflow: Workflow,
 ) -> None:
-    """The job was submitted but not recorded, and the next check records the launch."""
+    """If a kill prevented the record of the launch, the next check records it."""
     workflow.init(*chain(1.0))
     with ending(workflow.start("dispatch", "stage-1", "--sync")) as dispatch:
         assert awaited(WINDOWS["the job is submitted and not written down"], workflow, dispatch)
@@ -138,7 +138,7 @@ def test_killed_check_is_repeated(workflow: Workflow) -> None:
 
 @pytest.mark.long
 def test_killed_submission_check_refuses_nothing(workflow: Workflow, tmp_path: Path) -> None:
-    """The run reports the killed check and records nothing, and the next run succeeds."""
+    """If the check of a submission is killed, `run` records no refusal."""
     workflow.init(*chain())
     with ending(workflow.start("run", WFCTL_DPDISP=slow_to_check(tmp_path / "slow"))) as run:
         until(lambda: kill_check(workflow) or run.poll() is not None)
@@ -201,7 +201,7 @@ def check_retried(workflow: Workflow) -> None:
 def test_killed_retry_does_not_accept_old_outputs(
     workflow: Workflow,
 ) -> None:
-    """An old output exists when the new attempt is recorded, but the command still runs."""
+    """The output of an earlier attempt does not complete the retry: its command runs."""
     workflow.init(stage("stage-1", "test -e ../../../../../../fixed && echo 1 > out.txt"))
     assert workflow.call("run").returncode == 6
     (workflow.root / "fixed").touch()
@@ -216,7 +216,7 @@ def test_killed_retry_does_not_accept_old_outputs(
 
 @pytest.mark.long
 def test_job_killed_twice_fails_without_a_retry(workflow: Workflow) -> None:
-    """The first loss uses no retry, the second one fails the stage, and each attempt ran once."""
+    """wfctl replaces the killed job once. After the second kill, the stage fails."""
     workflow.init(stage("stage-1", "sleep 600"))
     with ending(workflow.start("run")) as run:
         for number in (1, 2):
@@ -237,7 +237,7 @@ def kill_attempt(workflow: Workflow, number: int) -> None:
 
 @pytest.mark.long
 def test_stage_overhead_is_small(workflow: Workflow) -> None:
-    """The test measures the time beyond the two seconds of the computation."""
+    """wfctl adds little time to a stage whose computation takes two seconds."""
     workflow.init(stage("stage-1", "sleep 2; echo 1 > out.txt"))
     before = time.monotonic()
     workflow.succeed("run")
@@ -251,7 +251,7 @@ def test_stage_overhead_is_small(workflow: Workflow) -> None:
 
 @pytest.mark.long
 def test_no_process_remains_after_a_run(workflow: Workflow) -> None:
-    """The search finds a live monitor during the run, and no process afterwards."""
+    """During a run the test finds the monitor, and after the run it finds no process."""
     workflow.init(*chain())
     with ending(workflow.start("run")) as run:
         assert awaited(WINDOWS["the job has claimed its start"], workflow, run)

@@ -1,4 +1,4 @@
-"""Victims of a kill, and the search for remaining processes."""
+"""The processes that tests kill, and the search for processes that remain."""
 
 from __future__ import annotations
 
@@ -79,15 +79,17 @@ def strike(workflow: Workflow, victim: Victim) -> None:
         stopped |= found
     # The youngest process is killed first, because the death of a session leader resumes others.
     kill(sorted(stopped, key=_age, reverse=True))
-    # A killed process keeps its locks for a moment, and would be taken for alive.
+    # A killed process keeps its locks for a moment. wfctl would take it for alive, so the test
+    # waits until it is dead.
     until(lambda: all(_state(pid) in "ZX" for pid in stopped))
 
 
 def _hold(pids: set[int]) -> None:
-    """Wait until all processes are stopped, because a terminal server may resume them.
+    """Stop all processes until all are really stopped.
 
-    On a busy machine, a stopped process first finishes a fork. A process whose child was stopped
-    before its exec waits in state D and cannot stop.
+    A terminal server may resume them, so the signal is repeated. On a busy machine, a stopped
+    process first finishes a fork. A process whose child was stopped before its exec waits in state
+    D and cannot stop.
     """
     for _ in range(40):
         going = {pid for pid in pids if _state(pid) not in "TtZXD"}
@@ -131,7 +133,7 @@ def _send(pids: set[int] | list[int], what: signal.Signals) -> None:
 
 
 def until_none_is_left(workflow: Workflow) -> None:
-    """Fail the test if a process of the test remains."""
+    """Wait until no process of the test remains, and fail the test otherwise."""
     end = time.monotonic() + 20
     while processes(workflow) and time.monotonic() < end:
         time.sleep(0.05)

@@ -19,7 +19,7 @@ def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
-    """Create a workflow of three stages, with a field that the protocol does not define."""
+    """Create a workflow of three stages with a field that the protocol does not define."""
     root = tmp_path / "root"
     root.mkdir()
     begin = ("init", str(write_plan(tmp_path, PLAN)), "--consent", "trust")

@@ -63,12 +63,12 @@ def log_bytes(place: Place) -> bytes:
 
 
 def kept(place: Place) -> list[bytes]:
-    """Return the kept copies of all foreign versions."""
+    """Return the content of every kept copy of a file that another program changed."""
     return [path.read_bytes() for path in (place.path / ".wfctl").glob("drift/*")]
 
 
 def external(place: Place) -> list[bytes]:
-    """Return the bytes of every external note, in the order of their events."""
+    """Return the bytes of every recorded line that another program wrote, in order."""
     notes = place.done("events", "--type", "note.logged")
     return [external_bytes(e["data"]) for e in notes if e["data"]["kind"] == "external"]
 

@@ -55,7 +55,7 @@ def compute_stage(place: Place) -> None:
 
 
 def test_drift_show_lists_each_changed_field(place: Place) -> None:
-    """`drift show` prints a line for people, and the JSON output has the old and the new value."""
+    """`drift show` prints a line for each field. JSON has the old and the new value."""
     edit_parameters(place, dt=0.002)
     answer = place.call("drift", "show")
     assert answer.code == 7
@@ -89,7 +89,7 @@ def test_drift_show_of_one_file_omits_other_files(place: Place) -> None:
 
 
 def test_adopting_a_definitional_change_only_proposes_it(place: Place) -> None:
-    """The parameter keeps its value until a person approves the amendment."""
+    """`drift adopt` proposes an amendment. The parameter changes only after its approval."""
     edit_parameters(place, dt=0.002, seed=7)
     place.done("drift", "adopt")
     assert proposals(place) == [
@@ -106,7 +106,7 @@ def test_adopting_a_definitional_change_only_proposes_it(place: Place) -> None:
 
 
 def test_adopting_changes_of_a_stage_creates_one_proposal(place: Place) -> None:
-    """A criterion and the inputs of its stage form one amendment, as in `amend propose`."""
+    """`drift adopt` proposes one amendment for all changes of a stage."""
     document = state_of(place)
     document["stages"][0]["success_criteria"] = "whatever"
     document["stages"][0]["inputs"] = []
@@ -151,7 +151,7 @@ def test_edit_is_closed_once_the_log_contains_its_values(place: Place) -> None:
 
 
 def test_edited_status_is_closed_once_the_stage_reaches_it(place: Place) -> None:
-    """Times and counts that follow from events do not keep the edit open."""
+    """The edit is closed once the stage has its status, even if its retry count differs."""
     edit(place, status="failed", last_error="it broke", retry_count=3)
     place.done("note", "next")
     assert len(shown(place)) == 1
@@ -160,7 +160,7 @@ def test_edited_status_is_closed_once_the_stage_reaches_it(place: Place) -> None
 
 
 def test_adoption_leaves_out_the_session_cost(place: Place) -> None:
-    """Agents write the session cost by protocol, so `drift adopt` names it and adopts the rest."""
+    """`drift adopt` names the session cost, which agents may write, and adopts the rest."""
     document = state_of(place)
     document["session_config"] = {**document.get("session_config", {}), "session_cost": 3}
     document["stages"][0]["success_criteria"] = "whatever"
@@ -172,7 +172,7 @@ def test_adoption_leaves_out_the_session_cost(place: Place) -> None:
 
 
 def test_nested_parameter_is_proposed_with_its_whole_top_level_value(place: Place) -> None:
-    """The proposal records the old and the new value of the top-level key."""
+    """The proposal for a nested value has the old and new value of the top-level key."""
     overrides = {"queue_name": "cpu", "group_size": 1}
     edit_parameters(place, resource_overrides=overrides)
     place.done("drift", "adopt")
@@ -194,7 +194,7 @@ OPERATIONAL: dict[str, tuple[dict[str, Any], list[str]]] = {
 
 @pytest.mark.parametrize("name", OPERATIONAL)
 def test_legal_operational_change_is_recorded_as_its_own_event(place: Place, name: str) -> None:
-    """Adopting a new status, outputs or a checkpoint appends the event for this change."""
+    """`drift adopt` records a new status, outputs or checkpoint as an event of its type."""
     fields, expected = OPERATIONAL[name]
     edit(place, **fields)
     answer = place.done("drift", "adopt")
@@ -273,7 +273,7 @@ OF_THE_WORKFLOW: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("name", OF_THE_WORKFLOW)
 def test_fields_owned_by_the_log_cannot_be_adopted(place: Place, name: str) -> None:
-    """Edits of the version, the id, the amendments, the status or all stages are refused."""
+    """`drift adopt` refuses edits of the version, id, amendments, status or all stages."""
     write_state(place, state_of(place) | OF_THE_WORKFLOW[name])
     answer = place.json("drift", "adopt")
     assert (answer.code, answer.error["code"]) == (5, "refused")
@@ -305,7 +305,7 @@ def test_skipping_a_stage_in_the_file_creates_a_proposal(
 
 
 def test_unspecified_field_is_adopted_unchanged(place: Place) -> None:
-    """An added, changed or removed extra field is adopted, and its keys keep their order."""
+    """An edited field that the protocol does not define is adopted with its key order."""
     document = state_of(place)
     document["lab"] = {"z": 1, "a": {"y": 2, "b": 3}}
     del document["x-reviewed_by"]
@@ -336,7 +336,7 @@ def test_one_field_of_an_edit_can_be_adopted(place: Place) -> None:
 def test_pending_definitional_edit_blocks_dispatch_after_partial_adoption(
     place: Place,
 ) -> None:
-    """Adopting a harmless field does not decide about the edited parameters."""
+    """If only a harmless field was adopted, edited parameters still block the dispatch."""
     document = state_of(place)
     document["lab"] = "north"
     document["stages"][0]["parameters"]["dt"] = 0.5
@@ -386,7 +386,7 @@ def test_adoption_is_atomic(place: Place) -> None:
 
 
 def test_revert_restores_the_file_and_keeps_the_edit(place: Place) -> None:
-    """The file again follows from the log, and the foreign version stays readable."""
+    """`drift revert` rebuilds the file, and the foreign version stays readable."""
     original = (place.path / STATE).read_bytes()
     foreign = edit_parameters(place, dt=0.002)
     answer = place.done("drift", "revert")
@@ -408,7 +408,7 @@ def test_deciding_without_drift_records_nothing(place: Place) -> None:
 
 
 def test_each_edit_is_decided_separately(place: Place) -> None:
-    """--detected selects the edit to revert or to adopt."""
+    """The option --detected selects which of several edits is reverted or adopted."""
     edit(place, outputs=["stage-1/out.txt", "one"])
     place.done("note", "next")
     edit(place, outputs=["stage-1/out.txt", "two"])
@@ -432,7 +432,7 @@ def test_repeated_edit_is_detected_again(place: Place) -> None:
 
 
 def test_lines_of_an_overwritten_log_can_be_adopted(place: Place) -> None:
-    """If a user typed > for >>, the lines of the new file become notes."""
+    """If a user overwrote the log, `drift adopt` records the new lines as notes."""
     before = log_bytes(place)
     (place.path / LOG).write_bytes(b"my result\nis fine\n")
     place.done("drift", "adopt", LOG)
@@ -443,7 +443,7 @@ def test_lines_of_an_overwritten_log_can_be_adopted(place: Place) -> None:
 
 
 def test_unreadable_file_can_only_be_reverted(place: Place) -> None:
-    """Invalid JSON contains no change to adopt, but `drift revert` dismisses the edit."""
+    """`drift adopt` refuses a file with invalid JSON. `drift revert` dismisses the edit."""
     (place.path / STATE).write_bytes(b'{"stages": [')
     assert place.json("drift", "adopt").code == 5
     place.done("drift", "revert")
@@ -462,7 +462,7 @@ def test_deleted_copy_of_an_edit_can_be_reverted(place: Place) -> None:
 
 
 def test_editing_the_state_file_does_not_complete_a_stage(place: Place) -> None:
-    """Commands decide by the log, and the log records the edited values as drift."""
+    """A stage that is completed only in the file is not completed for any command."""
     edit(place, success_criteria="anything goes", status="completed")
     assert place.json("stage", "complete", "stage-1", "--evidence", "look, completed").code == 5
     found = state_of(place)["stages"][0]
@@ -473,7 +473,7 @@ def test_editing_the_state_file_does_not_complete_a_stage(place: Place) -> None:
 
 
 def test_removing_an_output_by_hand_creates_a_proposal(place: Place) -> None:
-    """The stage keeps its outputs until a person approves the amendment."""
+    """Removing an output in the file only proposes an amendment, so the output stays."""
     edit(place, outputs=["stage-1/other"])
     place.done("drift", "adopt")
     (proposed,) = proposals(place)

@@ -63,7 +63,7 @@ class World:
         self.seen = head
 
     def do(self, action: tuple[object, ...]) -> None:
-        """Run one action."""
+        """Run one action of the sequence."""
         kind, *arguments = action
         getattr(self, f"do_{kind}")(*arguments)
 
@@ -88,12 +88,13 @@ class World:
         )
 
     def check_nothing_lost(self, state: bytes, log: bytes) -> None:
-        """Check that a write kept, copied or had itself written all bytes of both files."""
+        """Check that each earlier byte of both files is kept, copied, or written by wfctl."""
         self.remember()
         new_state, new_log = self.files()
         assert state == new_state or state in kept(self.place) or self.is_ours(state), state
         same = common_start(log, new_log)
-        # A crash during a repair leaves new bytes in front of the rest of a kept version.
+        # If wfctl crashed during a repair, the file starts with new bytes, followed by the end of a
+        # kept version.
         assert any(old[same:].startswith(log[same:]) for old in (b"", *kept(self.place))), log
 
     def is_ours(self, state: bytes) -> bool:
@@ -199,7 +200,7 @@ def in_order(parts: list[bytes], content: bytes) -> bool:
 def test_foreign_bytes_survive_any_sequence_of_actions(
     base: Place, faults: Faults, actions: list[tuple[object, ...]]
 ) -> None:
-    """Each write keeps or copies the bytes that it finds, and at the end the files are clean."""
+    """Each write keeps or copies the foreign bytes. At the end, the files match the log."""
     for world in copies(base, faults):
         for action in actions:
             world.do(action)

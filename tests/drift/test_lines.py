@@ -75,7 +75,7 @@ def test_foreign_lines_are_recorded_in_order(place: Place) -> None:
 
 
 def test_status_and_drift_show_report_foreign_lines(place: Place) -> None:
-    """Both commands report lines that are not yet recorded, without writing an event."""
+    """`status` and `drift show` report unrecorded foreign lines and record no event."""
     append_log(place, b"one\ntwo\n")
     assert any("2 lines" in text for text in place.done("status")["files"])
     [change] = shown(place)
@@ -87,7 +87,7 @@ def test_status_and_drift_show_report_foreign_lines(place: Place) -> None:
 
 
 def test_line_written_in_two_parts_stays_one_line(place: Place) -> None:
-    """If wfctl runs between the two parts, it adds no line break."""
+    """If wfctl runs between the two parts of a foreign line, it adds no line break."""
     append_log(place, b"half a ")
     place.done("drift", "revert")
     append_log(place, b"line\n")
@@ -98,7 +98,7 @@ def test_line_written_in_two_parts_stays_one_line(place: Place) -> None:
 
 
 def test_log_from_before_the_workflow_is_continued(place: Place) -> None:
-    """The existing lines stay at the start of the file and are recorded first."""
+    """The lines of an existing progress.log stay at its start and are recorded first."""
     root = place.path.parent / "second"
     root.mkdir()
     (root / LOG).write_bytes(b"notes of mine\nno newline")
@@ -123,7 +123,7 @@ def test_foreign_lines_after_a_crash_keep_their_position(place: Place) -> None:
 
 @pytest.mark.parametrize("upto", [1, 10, 27, -1])
 def test_torn_line_of_wfctl_is_completed(place: Place, upto: int) -> None:
-    """A line that a crash cut off is not recorded as a foreign line."""
+    """wfctl completes its own line that a crash cut off, without a foreign line."""
     before = log_bytes(place)
     (line,) = record_only(place, "torn")
     append_log(place, line.encode()[:upto])
@@ -134,7 +134,10 @@ def test_torn_line_of_wfctl_is_completed(place: Place, upto: int) -> None:
 
 
 def test_torn_line_with_foreign_text_is_written_again(place: Place) -> None:
-    """The mixed line is recorded as a foreign line, and the line of wfctl is written again."""
+    """If foreign text follows a cut line of wfctl, the mixed line is recorded as foreign.
+
+    wfctl then writes its own line again.
+    """
     (line,) = record_only(place, "torn")
     append_log(place, line.encode()[:10] + b"somebody else\n")
     place.done("note", "after")
@@ -179,7 +182,7 @@ def test_change_inside_the_log_is_kept_reported_and_undone(
 
 @pytest.mark.parametrize("left", [None, 0, 1, 40, -1])
 def test_deleted_or_truncated_log_is_restored(place: Place, left: int | None) -> None:
-    """The log records the loss, and no copy is kept because the file has no foreign bytes."""
+    """wfctl restores the file, records the loss, and keeps no copy."""
     before = log_bytes(place)
     (place.path / LOG).unlink()
     if left is not None:
@@ -275,14 +278,15 @@ def test_lines_appended_during_a_repair_are_kept(
     assert b"a job goes on\n" in b"".join([log_bytes(place), *kept(place)])
     assert foreign in kept(place)
     assert log_bytes(place).startswith(before)
-    # After a crash, the foreign text may follow part of a wfctl line.
+    # The foreign text may follow part of a wfctl line that a crash cut off, so only its end is
+    # compared.
     assert [note[-14:] for note in external(place)] in ([], [b"a job goes on\n"])
     check_clean(place)
 
 
 @pytest.mark.slow
 def test_continuous_foreign_appends_lose_no_line(place: Place) -> None:
-    """A shell appends lines in a loop while wfctl writes notes."""
+    """No line is lost if a shell appends lines in a loop while wfctl writes notes."""
     script = f"for i in $(seq 400); do echo line $i >> '{place.path / LOG}'; done"
     writer = threading.Thread(target=subprocess.run, args=(["bash", "-c", script],))
     writer.start()
@@ -295,7 +299,7 @@ def test_continuous_foreign_appends_lose_no_line(place: Place) -> None:
 
 
 def test_external_notes_cannot_be_appended_by_command(place: Place) -> None:
-    """`wfctl append` refuses notes that claim to come from the file."""
+    """`wfctl append` refuses a note that claims to come from another program's line."""
     for data in ({"text": "x", "kind": "external"}, {"text": "x", "raw": "eA=="}):
         answer = place.json("append", "note.logged", "--data", json.dumps(data))
         assert (answer.code, answer.error["code"]) == (5, "no_command")
@@ -304,7 +308,7 @@ def test_external_notes_cannot_be_appended_by_command(place: Place) -> None:
 def test_append_hashes_only_the_newest_part_of_a_long_log(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The older part is hashed once and then trusted while its file is unchanged."""
+    """wfctl hashes the older part of progress.log once, and trusts it if unchanged."""
     append_log(place, b"x" * 5_000_000 + b"\n")
     place.done("note", "taken in")
     hashed: list[int] = []

@@ -1,4 +1,4 @@
-"""Edits of ``workflow-state.json``: each is detected, named, kept and undone."""
+"""wfctl detects, names, keeps and undoes each foreign edit of ``workflow-state.json``."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def at(document: Any, path: Path_) -> Any:
 
 
 def change(document: Any, path: Path_) -> None:
-    """Replace the value with another value of the same type."""
+    """Replace the value at a path with another value of the same type."""
     value = at(document, path)
     at(document, path[:-1])[path[-1]] = _other(value)
 
@@ -66,7 +66,7 @@ def _other(value: Any) -> Any:
 
 
 def retype(document: Any, path: Path_) -> None:
-    """Replace the value with a value of another type that looks the same."""
+    """Replace the value at a path with a value of another type that looks the same."""
     value = at(document, path)
     match value:
         case bool():
@@ -81,12 +81,12 @@ def retype(document: Any, path: Path_) -> None:
 
 
 def remove(document: Any, path: Path_) -> None:
-    """Remove the value."""
+    """Remove the value at a path from the document."""
     del at(document, path[:-1])[path[-1]]
 
 
 def add(document: Any, path: Path_) -> None:
-    """Add a new value next to the value."""
+    """Add a new value next to the value at a path."""
     beside = at(document, path[:-1])
     if isinstance(beside, dict):
         beside["somebody_else"] = None
@@ -95,7 +95,7 @@ def add(document: Any, path: Path_) -> None:
 
 
 def reorder(document: Any, path: Path_) -> None:
-    """Move the value to the end of its object or list."""
+    """Move the value at a path to the end of its object or list."""
     beside = at(document, path[:-1])
     beside_it = beside.pop(path[-1])
     if isinstance(beside, dict):
@@ -117,7 +117,7 @@ EDITS: dict[str, Edit] = {
 @pytest.mark.long
 @pytest.mark.parametrize("name", EDITS)
 def test_edit_of_any_single_field_is_detected_and_named(place: Place, name: str) -> None:
-    """Every value of a real state is changed, retyped, removed, moved or given a new neighbor."""
+    """`drift show` names the field after any change, removal, move or addition of a value."""
     stage_running(place)
     original = state_of(place)
     before = (place.path / STATE).read_bytes()
@@ -145,7 +145,10 @@ def check_seen(place: Place, original: Any, path: Path_) -> None:
 
 
 def edited_field(original: Any, path: Path_) -> str:
-    """Return the name of the object or list at a path, or an empty string if any name is fine."""
+    """Return the name of the object or list that contains the path.
+
+    Return an empty string if `drift show` may give any name for an edit there.
+    """
     if path[0] == "stages" and (len(path) < 3 or path[2] == "id"):
         return ""
     steps = [*path] if path[0] != "stages" else [original["stages"][path[1]]["id"], *path[2:]]
@@ -168,7 +171,7 @@ def test_reading_commands_write_nothing(place: Place) -> None:
 
 
 def test_write_keeps_records_and_undoes_an_edit(place: Place) -> None:
-    """The drift event has both values and comes before the event of the command."""
+    """wfctl records the edit before the command's event, keeps a copy, and undoes it."""
     document = state_of(place)
     document["stages"][0]["parameters"]["dt"] = 0.002
     foreign = write_state(place, document)
@@ -232,7 +235,7 @@ STRANGE: dict[str, Any] = {
 
 @pytest.mark.parametrize("name", STRANGE)
 def test_value_that_the_log_cannot_hold_is_kept(place: Place, name: str) -> None:
-    """The event describes the value in another form, and the copy has the exact bytes."""
+    """The drift event only describes such a value. The kept copy has the exact bytes."""
     document = state_of(place)
     document["stages"][0]["parameters"]["dt"] = STRANGE[name]
     path = place.path / STATE
@@ -257,7 +260,7 @@ def test_drift_event_lists_at_most_200_differences(place: Place) -> None:
 
 
 def test_touched_file_is_no_edit(place: Place) -> None:
-    """Writing the same bytes again, with a new time, is not reported."""
+    """If another program writes the same bytes again, wfctl reports no edit."""
     path = place.path / STATE
     path.write_bytes(path.read_bytes())
     assert shown(place) == []

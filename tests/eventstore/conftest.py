@@ -22,7 +22,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[EventStore
 
 @pytest.fixture(params=["wal", "truncate", "postgresql"])
 def log(request: pytest.FixtureRequest, tmp_path: Path) -> Log:
-    """Return an empty log of each engine that several processes can share."""
+    """Return an empty log that several processes can share, for each engine in turn."""
     if request.param == "postgresql":
         return Log(request.getfixturevalue("server").log(), request.param)
     return Log(str(fresh_database(tmp_path)), request.param)

@@ -26,7 +26,7 @@ _PATIENCE_SECONDS = 600
 
 
 class Part(NamedTuple):
-    """The work of one writer. The writer and a number name its commands and events."""
+    """The work of one writer process. Its number is in the ids of its events."""
 
     writer: int
     appends: int
@@ -114,7 +114,7 @@ def fork(work: Callable[[], dict[str, Any]], gate: Gate) -> tuple[int, int]:
     if child:
         os.close(writing)
         return child, reading
-    # If the parent was killed, nobody opens the next gate.
+    # If the parent process was killed, nobody opens the next gate, so an alarm ends the child.
     signal.alarm(_PATIENCE_SECONDS)
     code = 1
     try:

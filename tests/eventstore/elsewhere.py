@@ -9,7 +9,7 @@ from tests.eventstore.support import claim, note, sqlite_store
 
 
 def read(path: Path) -> None:
-    """Print the number of events, and the code of the error that a writer gets."""
+    """Print the number of events, and the error code of an attempt to append."""
     with closing(sqlite_store(path, read_only=True)) as store:
         print(sum(1 for _ in store.read("w")))
     try:
@@ -19,7 +19,11 @@ def read(path: Path) -> None:
 
 
 def fill(path: Path, mode: str) -> None:
-    """Append until the disk is full; print acknowledged, error, recorded, number of findings."""
+    """Append until the disk is full.
+
+    Print the number of acknowledged events, the error, the number of recorded events, and the
+    number of findings.
+    """
     with closing(sqlite_store(path, mode)) as store:
         acknowledged = 0
         try:

@@ -30,7 +30,7 @@ from eventstore.verification import CommandSpan, Finding, StoredRow
 
 
 class MemoryStore(EventStore):
-    """An EventStore that exists only as long as the process."""
+    """An EventStore whose events exist only in the memory of the process."""
 
     def __init__(self, *, schema: Schema, clock: Clock) -> None:
         super().__init__("memory", Statements(), schema, clock, as_is=False)

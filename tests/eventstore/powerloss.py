@@ -33,7 +33,7 @@ class Operation(NamedTuple):
 
 
 def build_shim(folder: Path) -> Path:
-    """Compile the recording library into `folder`."""
+    """Compile the library that records file operations into `folder`, and return its path."""
     need_programs("gcc")
     library = folder / "powerloss.so"
     source = Path(__file__).with_name("powerloss.c")
@@ -111,7 +111,10 @@ class Disk:
             _put(self.sure, moved, file_or_none)
 
     def after_loss(self, chance: random.Random | None, everything: bool) -> dict[str, bytes]:
-        """Return the files with all changes, with only the durable ones, or with a random part."""
+        """Return the files as they may be after a power loss.
+
+        They have all changes, only the durable changes, or a random part of the others.
+        """
         kept = len(self.moves) if everything else 0
         if chance is not None:
             kept = chance.randint(0, len(self.moves))
@@ -148,7 +151,7 @@ def _survivor(file: _File, chance: random.Random | None, everything: bool) -> by
 
 
 def _torn(operation: Operation, chance: random.Random) -> list[Operation]:
-    """Return the whole operation, nothing, or the sectors that reached the disk."""
+    """Return all of the written data, none, or the sectors that reached the disk."""
     luck = chance.random()
     if luck < 0.4:
         return []
@@ -176,7 +179,10 @@ class Loss(NamedTuple):
 
 
 def losses(operations: Sequence[Operation], screen: str, step: int, seed: int) -> Iterator[Loss]:
-    """Yield disks after every `step`-th operation, with all, no or some unsynced changes."""
+    """Simulate power losses after every `step`-th operation, and yield the disks.
+
+    Each loss is simulated with all, without any, and with some of the unsynced changes.
+    """
     disk, said, chance = Disk(), b"", random.Random(seed)
     for point, operation in enumerate(operations, 1):
         if operation.path == screen:

@@ -72,7 +72,7 @@ def _until(holds: Callable[[], bool]) -> None:
 
 def main(address: str, journal: str) -> None:
     """Fork a writer for each input line."""
-    # The kernel reaps the children, because no process waits for them.
+    # No process waits for the children, so the kernel must remove them when they end.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     for number, line in enumerate(sys.stdin):
         child = os.fork()

@@ -16,7 +16,7 @@ from tests.eventstore.support import note, sqlite_store
 
 
 def main(folder: Path, journal: str, synchronous: str) -> None:
-    """Run six sessions of six appends. Some of them copy the write-ahead log into the file."""
+    """Run six sessions of six appends. Some copy the write-ahead log into the database."""
     connection._LONG_LOG = 60_000
     screen = os.open(folder / "screen", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     upgrade_database(folder / "events.db")

@@ -1,4 +1,4 @@
-"""The fast append in one SQL statement, which applies if the store knows the head of the stream."""
+"""The fast append: one SQL statement, used if the store knows the stream's last event."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -25,7 +25,7 @@ def url(server: Server) -> str:
 
 @pytest.fixture
 def store(url: str) -> Iterator[EventStore]:
-    """Yield a store that wrote the first event of the stream `w`, so it knows the head."""
+    """Yield a store that wrote the first event of stream `w` and knows it as the last."""
     with closing(opened(url)) as made:
         made.append("w", notes(1), expected=0, claim=claim())
         yield made
@@ -54,7 +54,7 @@ def check_whole(store: EventStore, events: int) -> None:
 def test_append_after_a_known_head_takes_no_lock(
     store: EventStore, turns: list[str], number: int
 ) -> None:
-    """The append is one statement and records the same as an append under the lock."""
+    """The fast append is one statement, and records the same as an append under the lock."""
     for version in (1, 1 + number):
         done = store.append("w", notes(number), expected=version, claim=claim())
         assert [e.position for e in done.events] == [version + n for n in range(1, number + 1)]
@@ -67,7 +67,7 @@ def test_append_after_a_known_head_takes_no_lock(
 def test_wrong_expected_version_is_reported_by_the_locked_append(
     store: EventStore, expected: int | Expected
 ) -> None:
-    """The claim is checked first, and only the log knows the claims."""
+    """An append with a wrong expected version raises an error and records nothing."""
     with pytest.raises(WrongExpectedVersion):
         store.append("w", notes(1), expected=expected, claim=claim())
     check_whole(store, 1)
@@ -87,7 +87,7 @@ def test_moved_head_is_read_again(store: EventStore, url: str, turns: list[str])
 def test_events_of_other_streams_do_not_prevent_the_fast_append(
     store: EventStore, url: str, turns: list[str]
 ) -> None:
-    """The server assigns the positions."""
+    """The server assigns the positions, so an append to another stream does not matter."""
     put(url, "other")
     turns.clear()
     done = store.append("w", notes(1), expected=1, claim=claim())
@@ -95,7 +95,7 @@ def test_events_of_other_streams_do_not_prevent_the_fast_append(
 
 
 def test_fast_append_waits_for_the_writer_lock(store: EventStore, url: str) -> None:
-    """An uncommitted append of another writer is never overtaken."""
+    """The fast append waits until the append of another writer is committed."""
     with psycopg.connect(libpq_url(url)) as other, ThreadPoolExecutor() as pool:
         other.execute(TURN)
         other.execute("INSERT INTO events SELECT 2, 'b', 1, 'late', 't', 'r', 'h', '{}'")
@@ -121,7 +121,7 @@ def test_fast_append_checks_claims(store: EventStore) -> None:
 
 @pytest.mark.parametrize("place", [0, 2])
 def test_reused_event_id_rejects_the_whole_append(store: EventStore, place: int) -> None:
-    """No event of the append is recorded, whichever of them has the reused id."""
+    """If one event of an append has a reused id, no event of the append is recorded."""
     taken = next(iter(store.read("w"))).event_id
     events = notes(3)
     events[place] = note(event_id=taken)
@@ -132,7 +132,7 @@ def test_reused_event_id_rejects_the_whole_append(store: EventStore, place: int)
 
 
 def test_replaced_log_of_the_same_length_is_noticed(store: EventStore, url: str) -> None:
-    """The replaced history has another head, and the new event continues that head."""
+    """After the history was replaced, the new event continues the new hash chain."""
     sql(url, "ALTER TABLE events DISABLE TRIGGER ALL")
     sql(url, "DELETE FROM events")
     put(url, "w")
@@ -142,7 +142,7 @@ def test_replaced_log_of_the_same_length_is_noticed(store: EventStore, url: str)
 
 @pytest.mark.parametrize("number", [3, 120])
 def test_invalid_event_rejects_the_whole_append(store: EventStore, number: int) -> None:
-    """This applies to a short append and to a long one that is sealed in parts."""
+    """If the last event is invalid, no event of a short or a long append is recorded."""
     wrong = note(data={"x": float("nan")})
     with pytest.raises(InvalidData, match=r"note\.logged"):
         store.append("w", [*notes(number), wrong], expected=1, claim=claim())

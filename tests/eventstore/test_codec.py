@@ -54,7 +54,7 @@ def test_old_versions_are_upgraded_step_by_step(version: int, data: dict[str, An
 
 
 def test_missing_upgrade_step_is_reported() -> None:
-    """The error names the event type, its version and its position."""
+    """If an upgrade step is missing, the error names type, version and position."""
     gappy = Schema({"moved": 3}, {("moved", 1): renamed})
     with pytest.raises(MissingUpcaster, match="w version 7") as caught:
         gappy.decode(1, "h", stored("moved", 1, name="s"))
@@ -62,7 +62,7 @@ def test_missing_upgrade_step_is_reported() -> None:
 
 
 def test_newer_version_asks_for_a_newer_program() -> None:
-    """The error states both versions."""
+    """For an event of a newer version, the error states the stored and the known version."""
     with pytest.raises(NewerEventSchema, match="update wfctl") as caught:
         LIFTING.decode(1, "h", stored("moved", 4))
     assert (caught.value.found, caught.value.known) == (4, 3)
@@ -76,7 +76,7 @@ def test_unknown_event_type_is_reported() -> None:
 
 @pytest.mark.parametrize("text", [b"no", b"[]", b"{}", b'{"type":"moved"}', b'"x"'])
 def test_text_that_is_not_an_event_is_damaged(text: bytes) -> None:
-    """The error states the position."""
+    """The error of unreadable stored text states its position in the log."""
     with pytest.raises(DamagedEvent) as caught:
         LIFTING.decode(12, "h", text)
     assert caught.value.position == 12

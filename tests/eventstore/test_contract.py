@@ -37,14 +37,14 @@ class TestAppending:
         assert [event.version for event in store.read("w")] == [1, 2, 3, 4]
 
     def test_all_streams_share_the_positions(self, store: EventStore) -> None:
-        """The global order is the order of commits."""
+        """Positions count the events of all streams, in the order of commits."""
         for stream in "aba":
             store.append(stream, notes(1), expected=Expected.ANY, claim=claim())
         seen = [(event.position, event.stream) for event in store.read_all()]
         assert seen == [(1, "a"), (2, "b"), (3, "a")]
 
     def test_append_returns_the_events_that_a_read_returns(self, store: EventStore) -> None:
-        """The writer and a reader get equal events."""
+        """The events that an append returns equal those that a reader gets."""
         answer = store.append("w", notes(3), expected=0, claim=claim())
         read = list(store.read("w"))
         assert list(answer.events) == read
@@ -52,7 +52,7 @@ class TestAppending:
         assert not answer.repeated
 
     def test_every_field_of_an_event_is_preserved(self, store: EventStore) -> None:
-        """Reading an event gives all values of its envelope."""
+        """A reader gets all values of the event's envelope as they were written."""
         new = note("ö", session=3, causation_id="e0", correlation_id="c0", event_id="e1")
         store.append("w", [new], expected=0, claim=Claim("k", "d"))
         (event,) = store.read("w")
@@ -69,7 +69,7 @@ class TestAppending:
         assert event.utc_offset == "+02:00"
 
     def test_command_without_events_is_claimed(self, store: EventStore) -> None:
-        """A repetition of the command is recognized and records no event."""
+        """A repeated command without events is recognized and records no event."""
         asked = claim()
         assert store.append("w", [], expected=0, claim=asked).events == ()
         again = store.append("w", notes(1), expected=0, claim=asked)
@@ -83,7 +83,7 @@ class TestAppending:
                 store.append(name, notes(1), expected=0, claim=claim())
 
     def test_reused_event_id_is_refused(self, store: EventStore) -> None:
-        """The append with the reused id records no event."""
+        """An append that reuses an event id raises an error and records no event."""
         store.append("w", [note(event_id="e1")], expected=0, claim=claim())
         again = [note(), note(event_id="e1")]
         with pytest.raises(EventIdReused) as caught:
@@ -92,7 +92,7 @@ class TestAppending:
         assert store.head("x") is None
 
     def test_duplicate_event_id_within_an_append_is_refused(self, store: EventStore) -> None:
-        """The ids of the events in one append must differ."""
+        """An append of two events with the same id raises an error."""
         with pytest.raises(EventIdReused):
             store.append("w", [note(event_id="e"), note(event_id="e")], expected=0, claim=claim())
         assert store.head("w") is None
@@ -115,7 +115,7 @@ class TestExpectations:
     def test_met_expectation_allows_the_append(
         self, store: EventStore, length: int, expected: int | Expected
     ) -> None:
-        """The event becomes the next version."""
+        """If the stream has the expected version, the event becomes its next version."""
         put(store, "w", length)
         (event,) = store.append("w", notes(1), expected=expected, claim=claim()).events
         assert event.version == length + 1
@@ -134,7 +134,7 @@ class TestExpectations:
     def test_missed_expectation_records_nothing(
         self, store: EventStore, length: int, expected: int | Expected, said: str
     ) -> None:
-        """The error states both versions, and the command id stays free."""
+        """The error states both versions, and the command id can be used again."""
         put(store, "w", length)
         asked = claim()
         with pytest.raises(WrongExpectedVersion, match=said) as caught:
@@ -160,7 +160,7 @@ class TestReading:
     def test_part_of_a_stream_is_read(
         self, store: EventStore, after: int, upto: int | None, seen: list[int]
     ) -> None:
-        """The range starts after one version and includes the last one."""
+        """A read starts after a given version and includes the given last version."""
         put(store, "w", 4)
         assert [event.version for event in store.read("w", after=after, upto=upto)] == seen
 
@@ -168,19 +168,19 @@ class TestReading:
     def test_part_of_the_whole_log_is_read(
         self, store: EventStore, after: int, seen: list[int]
     ) -> None:
-        """The range starts after a position."""
+        """A read of the whole log starts after a given position."""
         put(store, "a", 2)
         put(store, "b", 1)
         assert [event.position for event in store.read_all(after=after)] == seen
 
     def test_events_of_several_fetches_are_in_order(self, store: EventStore) -> None:
-        """The boundaries between fetches do not affect the result."""
+        """A reader that fetches events in several batches gets all of them in order."""
         store.append("w", notes(2500), expected=0, claim=claim())
         assert [event.version for event in store.read("w")] == list(range(1, 2501))
         assert [event.position for event in store.read_all()] == list(range(1, 2501))
 
     def test_head_is_the_last_event(self, store: EventStore) -> None:
-        """The head has the version, position and hash of the last event."""
+        """`head` returns the version, position and hash of the stream's last event."""
         put(store, "x", 1)
         put(store, "w", 2)
         last = list(store.read("w"))[-1]
@@ -195,7 +195,7 @@ class TestReading:
     def test_only_a_server_store_has_a_database_user(
         self, store: EventStore, request: pytest.FixtureRequest
     ) -> None:
-        """A SQLite file has no database users."""
+        """A store on a server names its database user, and a SQLite store names none."""
         is_on_server = request.node.callspec.params["store"] == "postgresql"
         assert store.session_user() == ("postgres" if is_on_server else None)
 
@@ -213,7 +213,7 @@ class TestTheChain:
     """The hash chain proves that no event was changed."""
 
     def test_stored_text_is_canonical_and_hashed(self, store: EventStore) -> None:
-        """The text has sorted keys, no spaces and UTF-8, whatever the values are."""
+        """The stored text of an event is UTF-8 with sorted keys and no spaces."""
         odd = note('"\\\n€', session=4, causation_id='"', correlation_id="\x01", event_id='ö"')
         odd = odd._replace(
             actor=Actor("user", 'a"b'), data={"z": [1.5, None], "a": {"c": 1, "b": 2}}
@@ -227,7 +227,7 @@ class TestTheChain:
             assert raw.text == again
 
     def test_each_event_has_the_hash_of_the_previous_event(self, store: EventStore) -> None:
-        """The chain is separate for each stream, and the first event has zeros."""
+        """Each stream has its own chain of hashes, and its first event refers to zeros."""
         put(store, "w", 2)
         put(store, "x", 1)
         first, second = store.read("w")
@@ -235,7 +235,7 @@ class TestTheChain:
         assert (first.prev_hash, second.prev_hash, other.prev_hash) == (ZERO, first.hash, ZERO)
 
     def test_unchanged_log_has_no_findings(self, store: EventStore) -> None:
-        """Verification passes for the log and for a stream with its anchor."""
+        """`verify` finds nothing in an unchanged log, also with a known hash."""
         put(store, "w", 3)
         put(store, "x", 1)
         head = store.head("w")
@@ -244,25 +244,25 @@ class TestTheChain:
         assert list(store.verify("w", anchors={"w": Link(head.version, head.hash)})) == []
 
     def test_anchor_beyond_the_end_reveals_a_truncated_log(self, store: EventStore) -> None:
-        """Only an anchor from outside the log can reveal missing last events."""
+        """An anchor (a hash known from outside) reveals that the last events are missing."""
         put(store, "w", 2)
         (found,) = store.verify(anchors={"w": Link(4, "f" * 64)})
         assert (found.stream, found.version, found.kind) == ("w", 3, "cut_tail")
 
     def test_anchor_of_another_history_is_a_finding(self, store: EventStore) -> None:
-        """The chain is valid, but it differs from the known one."""
+        """A valid chain that differs from an anchor (a known hash) is a finding."""
         put(store, "w", 2)
         (found,) = store.verify("w", anchors={"w": Link(1, "f" * 64)})
         assert (found.version, found.kind) == (1, "anchor")
 
     def test_missing_stream_is_found_by_its_anchor(self, store: EventStore) -> None:
-        """The finding names the first version of the stream."""
+        """The finding for an anchor without a stream names the stream's first version."""
         (found,) = store.verify(anchors={"w": Link(2, "f" * 64)})
         assert (found.stream, found.version, found.kind) == ("w", 1, "cut_tail")
 
 
 class TestWhatIsRefused:
-    """Data that could not be read again is never written."""
+    """The store refuses to write data that it could not read again."""
 
     @pytest.mark.parametrize(
         "data",
@@ -310,17 +310,17 @@ class TestWhatIsRefused:
     def test_only_the_current_schema_version_is_written(
         self, store: EventStore, event: NewEvent, error: Callable[..., Exception]
     ) -> None:
-        """The error names the event."""
+        """An event of another schema version is refused, and the error names the event."""
         with pytest.raises(error, match=event.event_id):  # type: ignore[call-overload]
             store.append("w", [event], expected=0, claim=claim())
         assert store.head("w") is None
 
 
 class TestKeptBeside:
-    """Folds and refusals are stored next to the log, not in it."""
+    """Folds (computed states) and refusals are stored next to the log, not in it."""
 
     def test_fold_is_returned_for_its_reducer_version(self, store: EventStore) -> None:
-        """Another version of the reducer has to fold the events again."""
+        """A stored fold is returned only to the reducer version that computed it."""
         fold = StoredFold("w", "state", 2, 10, b'{"a":1}')
         store.save_fold(fold)
         assert store.load_fold("w", "state", 2) == fold

@@ -32,9 +32,9 @@ def bytes_of_an_append(server: Server, size: int, *, known: bool) -> dict[str, i
 
 
 def cut_everywhere(server: Server, size: int, step: int, *, known: bool) -> None:
-    """Cut the n-th byte of an append for every n, and check that each command is recorded once.
+    """Cut each byte of an append in turn, and check that each command is recorded once.
 
-    With `known`, the store knows the head, because it wrote an event before.
+    With `known`, the store wrote an event before, so it knows the last event of the stream.
     """
     url, given = server.log(), []
     reached = bytes_of_an_append(server, size, known=known)
@@ -77,7 +77,7 @@ def check_each_is_there_once(url: str, given: list[tuple[str, int]]) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("size", "known"), first([(3, False), (3, True), (25, False)], 2))
 def test_interrupted_append_is_recorded_once(server: Server, size: int, known: bool) -> None:
-    """The store or the caller tries again.
+    """After a cut, the store or the caller repeats the append, which is recorded once.
 
     The sizes select the fast, the normal and the bulk append.
     """
@@ -98,5 +98,8 @@ def test_interrupted_append_is_recorded_once(server: Server, size: int, known: b
 def test_append_interrupted_at_any_byte_is_recorded_once(
     server: Server, size: int, step: int, known: bool
 ) -> None:
-    """A single event is interrupted at every byte, and larger appends at many points."""
+    """Wherever an append is cut, each event is recorded once.
+
+    A single event is cut at every byte, and larger appends at many points.
+    """
     cut_everywhere(server, size, step, known=known)

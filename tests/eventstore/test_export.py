@@ -34,7 +34,7 @@ def lines_of(store: EventStore) -> list[str]:
 
 
 def checked(script: Path, lines: list[str]) -> subprocess.CompletedProcess[str]:
-    """Run the script, isolated from this project."""
+    """Run the script of the documentation without access to this project."""
     command = [sys.executable, "-I", str(script)]
     text = "".join(f"{line}\n" for line in lines)
     return subprocess.run(
@@ -43,12 +43,12 @@ def checked(script: Path, lines: list[str]) -> subprocess.CompletedProcess[str]:
 
 
 def test_script_is_short(script: Path) -> None:
-    """A reader can check the script before trusting it."""
+    """The script has few lines, so that a reader can check it before trusting it."""
     assert len(script.read_text().splitlines()) <= 30
 
 
 def test_valid_export_passes_the_script(store: EventStore, script: Path) -> None:
-    """The script prints the heads for comparison."""
+    """The script accepts the export and prints the last hash of each stream."""
     done = checked(script, lines_of(store))
     assert done.returncode == 0, done.stderr
     heads = [line.split() for line in done.stdout.splitlines()]
@@ -78,14 +78,14 @@ def without(index: int) -> Callable[[list[str]], list[str]]:
 def test_changed_export_fails_the_script(
     store: EventStore, script: Path, change: Callable[[list[str]], list[str]], said: str
 ) -> None:
-    """The message names the stream and version."""
+    """The script rejects a changed export, and its message names the stream and version."""
     done = checked(script, change(lines_of(store)))
     assert done.returncode == 1
     assert said in done.stderr
 
 
 def test_line_of_another_history_fails_the_script(store: EventStore, script: Path) -> None:
-    """The line has a valid hash but does not continue the previous event."""
+    """The script rejects a valid line that does not continue the previous event."""
     first, second, *_ = lines_of(store)
     store.append("c", [note("other")], expected=0, claim=claim())
     store.append("c", [note("other")], expected=1, claim=claim())

@@ -39,12 +39,12 @@ def mounts(tmp_path: Path) -> Path:
     ],
 )
 def test_deepest_and_latest_mount_contains_a_path(mounts: Path, place: str, kind: str) -> None:
-    """Names with spaces and stacked mounts are handled."""
+    """The file system of a path is found, even with stacked mounts and spaces in names."""
     assert detect_file_system_type(Path(place), mounts) == kind
 
 
 def test_missing_list_of_mounts_is_an_unknown_file_system(tmp_path: Path) -> None:
-    """A system without /proc has no such list."""
+    """On a system without /proc, the file system of a path is unknown."""
     assert detect_file_system_type(tmp_path, tmp_path / "none") == "unknown"
 
 
@@ -68,7 +68,7 @@ def test_missing_list_of_mounts_is_an_unknown_file_system(tmp_path: Path) -> Non
 def test_network_file_system_gets_no_write_ahead_log(
     tmp_path: Path, kind: str, mode: str, synchronous: str
 ) -> None:
-    """The reason names the file system."""
+    """On a network disk, wfctl uses the rollback journal and states the reason."""
     journal = choose_journal_settings(tmp_path / "events.db", kind=lambda _: kind)
     assert (journal.mode, journal.synchronous) == (mode, synchronous)
     assert kind in journal.reason
@@ -76,12 +76,12 @@ def test_network_file_system_gets_no_write_ahead_log(
 
 
 def test_unsafe_journal_mode_is_refused() -> None:
-    """The error names a mode that could lose events."""
+    """A journal mode that could lose events raises an error that names the mode."""
     with pytest.raises(ValueError, match="'memory'"):
         build_journal_settings("memory", "as asked")
 
 
 def test_locks_of_this_file_system_exclude_others(tmp_path: Path) -> None:
-    """The probe releases the lock again."""
+    """The probe finds that locks work on this disk, and releases its own lock."""
     assert has_working_file_locks(tmp_path / "lock")
     assert has_working_file_locks(tmp_path / "lock")

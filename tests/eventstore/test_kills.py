@@ -13,7 +13,7 @@ from tests.eventstore.support import Log, note
 
 
 def scribes_killed(writers: Scribes, seconds: float) -> list[tuple[str, int]]:
-    """Kill two writers after the given time, and return the acknowledged commands."""
+    """Start two writers, kill them later, and return the acknowledged commands."""
     both = [writers.start() for _ in range(2)]
     for scribe in both:
         scribe.await_word()
@@ -45,9 +45,9 @@ def check_whole(log: Log) -> None:
 
 
 def kill_rounds(log: Log, folder: Path, rounds: int, seed: int) -> None:
-    """Kill writers of one log in several rounds.
+    """Start and kill writers of one log in several rounds.
 
-    Check the end after each round and the log at last.
+    After each round, check the last events. After all rounds, check the whole log.
     """
     chance = random.Random(seed)
     acknowledged: list[tuple[str, int]] = []
@@ -63,12 +63,12 @@ def kill_rounds(log: Log, folder: Path, rounds: int, seed: int) -> None:
 @pytest.mark.slow
 @pytest.mark.long
 def test_killed_writers_lose_no_event(log: Log, tmp_path: Path) -> None:
-    """A few rounds kill two writers under load."""
+    """After a few rounds of kills, each acknowledged event is recorded once."""
     kill_rounds(log, tmp_path, rounds=5, seed=1)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(1800)
 def test_two_hundred_kills_lose_no_event(log: Log, tmp_path: Path) -> None:
-    """The previous test with two hundred rounds."""
+    """After two hundred rounds of kills, each acknowledged event is recorded once."""
     kill_rounds(log, tmp_path, rounds=200, seed=2)

@@ -1,4 +1,4 @@
-"""The Merkle tree is that of RFC 6962."""
+"""The Merkle tree (a tree of hashes) equals the definition in RFC 6962."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_inclusion_proof_equals_the_definition(leaves: list[bytes], data: st.Dat
 
 @given(LEAVES, st.data())
 def test_consistency_proof_equals_the_definition(leaves: list[bytes], data: st.DataObject) -> None:
-    """The proof is valid for no other earlier tree."""
+    """The proof that a tree extends an earlier tree is valid for no other earlier tree."""
     old = data.draw(st.integers(1, len(leaves)))
     proof, size = _consistent(leaves, old), len(leaves)
     before, now = _root(leaves[:old]), _root(leaves)
@@ -128,7 +128,7 @@ def test_consistency_proof_equals_the_definition(leaves: list[bytes], data: st.D
 
 
 def test_every_tree_is_consistent_with_the_empty_tree() -> None:
-    """The proof is empty. A shorter tree is never consistent with a longer one."""
+    """The proof for the empty tree is empty. No tree extends a longer tree."""
     assert is_consistent(0, EMPTY, 3, b"r" * 32, [])
     assert not is_consistent(0, EMPTY, 3, b"r" * 32, [b"x" * 32])
     assert not is_consistent(4, b"r" * 32, 3, b"r" * 32, [])
@@ -141,7 +141,7 @@ def test_stored_tree_with_too_few_peaks_is_refused() -> None:
 
 
 def test_memory_does_not_grow_with_the_tree() -> None:
-    """The tree stores one peak for each set bit of its size."""
+    """The stored tree has one peak (hash of a full subtree) for each set bit of its size."""
     tree = Frontier()
     for number in range(5000):
         tree.add(leaf_hash(str(number).encode()))

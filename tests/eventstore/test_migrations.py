@@ -74,7 +74,7 @@ def test_store_knows_the_newest_migration(tmp_path: Path) -> None:
 
 
 def test_second_upgrade_changes_nothing(database: Path) -> None:
-    """The events stay in the database."""
+    """A second upgrade changes no table, and the events stay in the database."""
     with closing(sqlite_store(database)) as store:
         store.append("w", notes(3), expected=0, claim=claim())
     before = schema_of(database)
@@ -125,7 +125,7 @@ def test_interrupted_upgrade_keeps_the_old_tables(
 
 @pytest.mark.slow
 def test_interrupted_creation_is_repeatable(tmp_path: Path) -> None:
-    """A killed first upgrade does not disturb the next one."""
+    """If the first upgrade is killed, the next upgrade creates the database."""
     path = tmp_path / "events.db"
     scripts = scripts_with(tmp_path, "os.kill(os.getpid(), signal.SIGKILL)")
     assert subprocess_upgrade(path, scripts) == -9
@@ -169,7 +169,7 @@ def test_claims_before_an_upgrade_are_kept(tmp_path: Path) -> None:
 
 
 def test_newer_database_is_refused_by_the_upgrade(database: Path, tmp_path: Path) -> None:
-    """A downgrade does not exist, and the error states both versions."""
+    """`upgrade` cannot go back to an older version. The error states both versions."""
     assert upgrade_database(database, scripts=scripts_with(tmp_path, "pass")) == NEXT
     with pytest.raises(NewerDatabase) as caught:
         upgrade_database(database)
@@ -181,7 +181,7 @@ def test_newer_database_is_refused_by_the_upgrade(database: Path, tmp_path: Path
 
 
 def test_foreign_database_is_not_upgraded(tmp_path: Path) -> None:
-    """The file stays unchanged."""
+    """`upgrade` refuses a database of another program and does not change its file."""
     path = tmp_path / "other.db"
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("CREATE TABLE theirs (x)")
@@ -192,7 +192,7 @@ def test_foreign_database_is_not_upgraded(tmp_path: Path) -> None:
 
 
 def test_looking_at_the_version_waits_for_no_writer(database: Path) -> None:
-    """The check does not wait for a writer that holds the lock, and changes no byte."""
+    """Reading the version of a database changes no byte and does not wait for a writer."""
     sqlite_store(database, "wal").close()
     with closing(sqlite3.connect(database, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")

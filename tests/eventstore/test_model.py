@@ -118,7 +118,7 @@ class Log(RuleBasedStateMachine):
 
     @rule(which=st.integers(0, 1))
     def reopen(self, which: int) -> None:
-        """Close a store, and open another one."""
+        """Close one of the stores, and open another one on the same log."""
         self.stores[which].close()
         self.stores[which] = self.opener()
 
@@ -147,7 +147,7 @@ class LastingStore(MemoryStore):
     """A store in memory that can be used after it was closed, as a file can be reopened."""
 
     def close(self) -> None:
-        """Keep the store open."""
+        """Do nothing, so that the store stays usable."""
 
 
 def in_memory(_: Path) -> Opener:
@@ -180,7 +180,7 @@ def check(opener: Callable[[], Opener], histories: int) -> None:
 @pytest.mark.slow
 @pytest.mark.property
 def test_log_on_a_server_equals_its_model(server: Server) -> None:
-    """Two stores use one database, and each history has its own schema."""
+    """Two stores on one PostgreSQL database give the same answers as the model."""
 
     def on_the_server() -> Opener:
         return partial(opened, server.log())
@@ -195,5 +195,5 @@ LOGS = {"memory": in_memory, "wal": in_a_file("wal"), "truncate": in_a_file("tru
 @pytest.mark.property
 @pytest.mark.parametrize("kind", LOGS)
 def test_log_equals_its_model(kind: str, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """The test runs many random histories with each engine."""
+    """With each engine, two stores on one log give the same answers as the model."""
     check(lambda: LOGS[kind](tmp_path_factory.mktemp("log")), some(60))

@@ -103,7 +103,7 @@ class TestMigrating:
         assert schema_of(url) == before
 
     def test_newer_database_is_refused(self, server: Server, tmp_path: Path) -> None:
-        """The upgrade, a writer and a reader raise the same error."""
+        """On a newer database, the upgrade, a writer and a reader raise the same error."""
         url = server.log()
         scripts = scripts_with(tmp_path, "pass", "DROP TRIGGER events_no_update ON events")
         assert upgrade_database(url, scripts=scripts) != HEAD
@@ -116,7 +116,7 @@ class TestMigrating:
                 opening()
 
     def test_older_database_requires_an_upgrade(self, server: Server) -> None:
-        """The message names the command."""
+        """Opening an older database fails, and the message names the upgrade command."""
         url = server.log()
         sql(url, "UPDATE alembic_version SET version_num = '0000'")
         with pytest.raises(OlderDatabase, match="wfctl db upgrade"):
@@ -147,7 +147,7 @@ class TestOrder:
     """Positions follow the order of commits, without a gap."""
 
     def test_late_commit_is_never_overtaken(self, server: Server) -> None:
-        """Another stream's writer waits.
+        """A writer waits for the uncommitted append of another writer.
 
         A reader sees neither event at first, and then both in order.
         """
@@ -175,7 +175,7 @@ class TestOrder:
         assert put(url, "c") == 1
 
     def test_command_id_is_used_once_across_streams(self, server: Server) -> None:
-        """The later of two concurrent commands gets an error that names the stream of the first."""
+        """The later of two commands with one id gets an error that names the first stream."""
         url = server.log()
         with psycopg.connect(libpq_url(url)) as first, ThreadPoolExecutor() as pool:
             first.execute(TURN)
@@ -187,7 +187,7 @@ class TestOrder:
                 second.result()
 
     def test_conflict_of_command_and_event_id_names_the_command(self, server: Server) -> None:
-        """The event id is in use too, but the error reports the conflict of commands."""
+        """If the command id and the event id are both in use, the error names the command."""
         url = server.log()
         with psycopg.connect(libpq_url(url)) as first, ThreadPoolExecutor() as pool:
             first.execute(TURN)
@@ -202,7 +202,7 @@ class TestOrder:
     def test_idle_writer_loses_the_lock(
         self, server: Server, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """A suspended machine blocks other writers only for a limited time."""
+        """The server takes the lock from a suspended writer after a limited time."""
         monkeypatch.setattr("extensions.postgres.connection._IDLE_SECONDS", 0.3)
         url = server.log()
         with closing(opened(url)) as still:
@@ -240,7 +240,7 @@ class TestAppendOnly:
         ],
     )
     def test_records_are_neither_changed_nor_deleted(self, server: Server, statement: str) -> None:
-        """The triggers also stop the owner of the table."""
+        """Triggers stop changes and deletions, even by the owner of the tables."""
         url = server.log()
         with closing(opened(url)) as store:
             store.append("w", notes(2), expected=0, claim=claim())
@@ -275,7 +275,7 @@ class TestAppendOnly:
     def test_change_without_triggers_is_found(
         self, server: Server, statement: str, kind: str
     ) -> None:
-        """Verification finds the change, and a missing stream leaves a gap in the positions."""
+        """`verify` finds a change made without the triggers, and a removed stream."""
         url = server.log()
         with closing(opened(url)) as store:
             store.append("x", notes(2), expected=0, claim=claim())
@@ -287,7 +287,7 @@ class TestAppendOnly:
 
 
 class TestConnecting:
-    """Connection problems, each reported with a specific error."""
+    """Each kind of connection problem raises its own error."""
 
     @pytest.mark.parametrize(
         "change",
@@ -316,7 +316,7 @@ class TestConnecting:
                 opened(url, read_only=read_only)
 
     def test_reader_cannot_write(self, server: Server) -> None:
-        """Both the store and the server refuse the write."""
+        """Both the store and the server refuse a write of a reader."""
         url = server.log()
         with closing(opened(url, read_only=True)) as store:
             with pytest.raises(StoreClosed):
@@ -356,7 +356,7 @@ class TestConnecting:
     ],
 )
 def test_each_server_error_has_a_wfctl_error(error: psycopg.Error, code: str) -> None:
-    """The error code depends on what the user can do."""
+    """Each error of the server becomes the wfctl error that states what the user can do."""
     found: EventStoreError = translate_error(error, "postgresql://u:secret@h/d", 1.0)
     assert found.code == code
     assert "secret" not in found.message

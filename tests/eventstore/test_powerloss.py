@@ -16,7 +16,7 @@ STEP = 8
 
 
 def life_of_a_log(tmp_path: Path, journal: str, synchronous: str = "") -> list[Operation]:
-    """Return the file operations of the sessions, from the creation of the database on."""
+    """Return the file operations of a program that creates a log and appends to it."""
     root, tools = tmp_path / "root", tmp_path / "tools"
     root.mkdir()
     tools.mkdir()
@@ -25,8 +25,8 @@ def life_of_a_log(tmp_path: Path, journal: str, synchronous: str = "") -> list[O
 
 
 def after_restart(loss: Loss, folder: Path, journal: str) -> list[str]:
-    """Return the faults of the log after a restart of the machine."""
-    # Shared memory is never synced, so it may contain anything after a power loss.
+    """Restart from the files after a power loss, and return the faults of the log."""
+    # The shared-memory file is never synced, so the test fills it with random bytes.
     shared = {"events.db-shm": os.urandom(32768)} if loss.point % 3 == 0 else {}
     kept = {n: c for n, c in loss.files.items() if not n.endswith("-shm")}
     restore(kept | shared, folder)
@@ -63,7 +63,7 @@ def faults_after_losses(
 
 @pytest.mark.slow
 def test_power_loss_loses_no_acknowledged_event(tmp_path: Path) -> None:
-    """The test simulates a loss at some points of the run, in four variants each."""
+    """A power loss at some points of the run, in four variants each, loses no event."""
     operations = life_of_a_log(tmp_path, "wal")
     assert faults_after_losses(operations, tmp_path, "wal", STEP) == []
 
@@ -72,7 +72,7 @@ def test_power_loss_loses_no_acknowledged_event(tmp_path: Path) -> None:
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("journal", ["wal", "truncate"])
 def test_power_loss_at_any_point_loses_no_acknowledged_event(tmp_path: Path, journal: str) -> None:
-    """The test simulates a loss at every point of the run."""
+    """A power loss at any point of the run, in each variant, loses no acknowledged event."""
     operations = life_of_a_log(tmp_path, journal)
     assert faults_after_losses(operations, tmp_path, journal, 1) == []
 
@@ -81,7 +81,7 @@ def test_power_loss_at_any_point_loses_no_acknowledged_event(tmp_path: Path, jou
 @pytest.mark.parametrize(("journal", "synchronous"), [("wal", "NORMAL"), ("truncate", "OFF")])
 @pytest.mark.long
 def test_weaker_sync_level_loses_events(tmp_path: Path, journal: str, synchronous: str) -> None:
-    """The simulation detects a log that is not durable."""
+    """With a weaker sync level, the simulation reports lost events, as it should."""
     operations = life_of_a_log(tmp_path, journal, synchronous)
     faults = faults_after_losses(operations, tmp_path, journal, STEP)
     assert any("expected" in fault for fault in faults)

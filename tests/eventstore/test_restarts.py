@@ -27,7 +27,7 @@ def own() -> Iterator[Server]:
 @pytest.mark.long
 @pytest.mark.parametrize("mode", ["fast", "immediate"])
 def test_writers_and_followers_survive_a_restart(own: Server, mode: str) -> None:
-    """Two writers and a reader only wait longer, and the reader misses no event."""
+    """During a restart, two writers and a reader wait, and the reader misses no event."""
     log = Log(own.log(), "postgresql")
     command = [sys.executable, "-m", "tests.eventstore.scribe", *log]
     with follower(log) as reader:

@@ -33,7 +33,7 @@ class TestOpening:
     """A store opens only databases of wfctl with the current schema."""
 
     def test_missing_database_is_reported(self, tmp_path: Path) -> None:
-        """Opening a store never creates a database."""
+        """Opening a store on a missing file raises an error and creates no file."""
         for read_only in (False, True):
             with pytest.raises(DatabaseMissing, match="no event database"):
                 sqlite_store(tmp_path / "no.db", read_only=read_only)
@@ -44,7 +44,7 @@ class TestOpening:
     def test_file_that_is_not_a_database_is_refused(
         self, tmp_path: Path, content: bytes, read_only: bool
     ) -> None:
-        """An empty file and a text file stay unchanged."""
+        """Opening an empty file or a text file raises an error and changes nothing."""
         path = tmp_path / "events.db"
         path.write_bytes(content)
         with pytest.raises(NotOurs):
@@ -60,7 +60,7 @@ class TestOpening:
             sqlite_store(path)
 
     def test_older_database_requires_an_upgrade(self, database: Path) -> None:
-        """The message names the command."""
+        """Opening an older database fails, and the message names the upgrade command."""
         with closing(sqlite3.connect(database)) as connection, connection:
             connection.execute("UPDATE alembic_version SET version_num = '0000'")
         with pytest.raises(OlderDatabase, match="wfctl db upgrade"):
@@ -70,7 +70,7 @@ class TestOpening:
     def test_every_journal_mode_has_a_durable_sync_level(
         self, database: Path, mode: str, level: int
     ) -> None:
-        """The level is FULL for the write-ahead log and EXTRA for the rollback journal."""
+        """The level is FULL for the write-ahead log, and EXTRA for the rollback journal."""
         with closing(sqlite_store(database, mode)) as store:
             connection = store._writer.connection  # type: ignore[union-attr]
             assert connection.execute("PRAGMA journal_mode").fetchone() == (mode,)
@@ -78,7 +78,7 @@ class TestOpening:
             assert store.journal.mode == mode
 
     def test_network_file_system_gets_the_rollback_journal(self, database: Path) -> None:
-        """The store states the reason, and changes the journal mode of the file."""
+        """On a network disk, the store switches to the rollback journal."""
         with closing(sqlite_store(database)) as store:
             store.append("w", notes(2), expected=0, claim=claim())
         with closing(sqlite_store(database, filesystem=lambda _: "nfs4")) as store:
@@ -90,20 +90,20 @@ class TestOpening:
             assert store.head("w") is not None
 
     def test_given_journal_mode_overrides_the_file_system(self, database: Path) -> None:
-        """A user may choose the mode explicitly."""
+        """A journal mode that the user names is used even on a network disk."""
         with closing(sqlite_store(database, "wal", filesystem=lambda _: "lustre")) as store:
             assert store.journal.mode == "wal"
 
     def test_unreliable_locks_are_refused(
         self, database: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Without exclusive locks, two writers would break the hash chain."""
+        """A store does not open on a disk without exclusive locks."""
         monkeypatch.setattr("eventstore.sqlite.connection.has_working_file_locks", lambda _: False)
         with pytest.raises(LocksUnreliable):
             sqlite_store(database, filesystem=lambda _: "nfs")
 
     def test_database_path_may_contain_any_character(self, tmp_path: Path) -> None:
-        """This includes characters with a meaning in URIs."""
+        """A database path may contain spaces and characters with a meaning in URIs."""
         folder = tmp_path / "a b?c#d%41 é"
         folder.mkdir()
         path = fresh_database(folder)
@@ -120,7 +120,7 @@ class TestAppendOnly:
     def test_records_are_neither_changed_nor_deleted(
         self, database: Path, change: str, table: str
     ) -> None:
-        """The triggers stop every program."""
+        """Triggers stop changes and deletions by any program."""
         with closing(sqlite_store(database)) as store:
             store.append("w", notes(2), expected=0, claim=claim())
             store.record_refusal(REFUSAL)
@@ -136,7 +136,7 @@ class TestReadingLeavesNoTrace:
 
     @pytest.mark.parametrize("mode", ["wal", "truncate"])
     def test_read_changes_and_creates_no_file(self, database: Path, mode: str) -> None:
-        """Content and modification times stay the same."""
+        """After a read, the content and the modification time of each file are the same."""
         with closing(sqlite_store(database, mode)) as store:
             store.append("w", notes(3), expected=0, claim=claim())
         before = everything_in(database.parent)
@@ -147,7 +147,7 @@ class TestReadingLeavesNoTrace:
 
     @pytest.mark.slow
     def test_reader_sees_later_events(self, database: Path) -> None:
-        """This also works if the reader opened the log before a writer in another process."""
+        """A reader sees new events even if it opened the log before the writer did."""
         program = (
             "import sys; from contextlib import closing; from pathlib import Path\n"
             "from tests.eventstore.support import claim, notes, sqlite_store\n"
@@ -175,7 +175,7 @@ class TestReadingLeavesNoTrace:
         assert head.version == 20
 
     def test_reader_and_writer_in_one_process_are_refused(self, database: Path) -> None:
-        """SQLite cannot do both, and the message says which connection to close."""
+        """An append next to a reader in one process fails, and the error states the remedy."""
         with closing(sqlite_store(database)) as store:
             store.record_refusal(REFUSAL)
         with (
@@ -187,7 +187,7 @@ class TestReadingLeavesNoTrace:
 
     @pytest.mark.parametrize("mode", ["wal", "truncate"])
     def test_partial_read_does_not_block_a_writer(self, database: Path, mode: str) -> None:
-        """The reader can continue and also gets the new events."""
+        """A writer can append during a read, and the reader then also gets the new event."""
         with closing(sqlite_store(database, mode, wait=5)) as store:
             store.append("w", notes(1500), expected=0, claim=claim())
             with closing(sqlite_store(database, read_only=True)) as other:
@@ -207,7 +207,7 @@ class TestReadingLeavesNoTrace:
     def test_copy_of_the_database_file_alone_is_readable(
         self, database: Path, tmp_path: Path
     ) -> None:
-        """A backup may lack the files next to the database."""
+        """A copy without the additional files of SQLite, such as a backup, can be read."""
         with closing(sqlite_store(database)) as store:
             store.append("w", notes(2), expected=0, claim=claim())
             connection = store._writer.connection  # type: ignore[union-attr]
@@ -242,7 +242,7 @@ class TestWaiting:
 
     @pytest.mark.parametrize("mode", ["wal", "truncate"])
     def test_hanging_writer_is_reported_in_time(self, database: Path, mode: str) -> None:
-        """The error states the waiting time, and the store works again afterwards."""
+        """If another writer hangs, the error states the waiting time."""
         with (
             closing(sqlite_store(database, mode)) as hanging,
             closing(sqlite_store(database, mode, wait=0.3)) as store,
@@ -253,7 +253,7 @@ class TestWaiting:
             store.append("w", notes(1), expected=0, claim=claim())
 
     def test_lock_of_another_program_is_reported(self, database: Path) -> None:
-        """The error also appears if the other program does not use the queue of wfctl."""
+        """A lock of a program that does not use wfctl's queue causes the same error."""
         with (
             closing(sqlite_store(database, wait=0.2)) as store,
             closing(sqlite3.connect(database, isolation_level=None)) as other,
@@ -264,7 +264,7 @@ class TestWaiting:
 
     @pytest.mark.slow
     def test_queued_writer_gets_the_lock_when_it_is_free(self, database: Path) -> None:
-        """The kernel's lock queue determines the order."""
+        """A waiting writer gets the lock as soon as the other process releases it."""
         program = (
             "import sys, time; from contextlib import closing; from pathlib import Path\n"
             "from tests.eventstore.support import sqlite_store\n"
@@ -282,7 +282,7 @@ class TestWaiting:
                 store.append("w", notes(1), expected=version, claim=claim())
 
     def test_error_in_a_transaction_releases_the_lock(self, database: Path) -> None:
-        """The next writer does not have to wait."""
+        """After an error, the next writer can append without waiting."""
         with (
             closing(sqlite_store(database)) as store,
             closing(sqlite_store(database, wait=0.2)) as other,
@@ -296,7 +296,7 @@ class TestTheLogBeside:
     """The write-ahead log is not copied at every close, and its size is limited."""
 
     def test_single_append_does_not_copy_the_write_ahead_log(self, database: Path) -> None:
-        """The database file stays unchanged."""
+        """Closing a store after one append leaves the database file unchanged."""
         with closing(sqlite_store(database, "wal")) as store:
             store.append("w", notes(1), expected=0, claim=claim())
         before = database.read_bytes()
@@ -306,7 +306,7 @@ class TestTheLogBeside:
         assert Path(f"{database}-wal").stat().st_size > 0
 
     def test_long_write_ahead_log_is_copied_into_the_database(self, database: Path) -> None:
-        """Otherwise every process that opens the database would read the whole log."""
+        """Closing the store copies a long write-ahead log into the database."""
         with closing(sqlite_store(database, "wal")) as store:
             for version in range(50):
                 long = note("x" * 40_000)
@@ -316,7 +316,7 @@ class TestTheLogBeside:
             assert len(list(store.read("w"))) == 50
 
     def test_active_reader_delays_the_copy(self, database: Path) -> None:
-        """Closing the store neither fails nor waits."""
+        """While another program reads, closing the store neither fails nor waits."""
         with closing(sqlite3.connect(database)) as other:
             with closing(sqlite_store(database, "wal")) as store:
                 store.append("w", notes(1), expected=0, claim=claim())
@@ -358,7 +358,7 @@ def on_a_small_disk(script: str, database: Path, tmp_path: Path, *more: str) -> 
 
 
 class TestDisks:
-    """A read-only disk is readable, and a full disk loses no event."""
+    """A log on a read-only disk is readable, and a full disk loses no event."""
 
     @pytest.mark.few(2)
     @pytest.mark.parametrize("beside", [True, False], ids=["with its log", "alone"])
@@ -366,7 +366,7 @@ class TestDisks:
     def test_read_only_disk_is_readable(
         self, database: Path, tmp_path: Path, mode: str, beside: bool
     ) -> None:
-        """Reading works with and without the write-ahead log file, and writing raises an error."""
+        """A log on a read-only disk can be read, and an append raises an error."""
         with closing(sqlite_store(database, mode)) as store:
             store.append("w", notes(3), expected=0, claim=claim())
             if mode == "wal" and not beside:
@@ -383,7 +383,7 @@ class TestDisks:
     def test_full_disk_keeps_acknowledged_events(
         self, database: Path, tmp_path: Path, mode: str
     ) -> None:
-        """The append without space raises an error, and the log stays valid."""
+        """On a full disk, the append raises an error and the log stays valid."""
         said = on_a_small_disk(FULL, database, tmp_path, mode).split()
         acknowledged, code, kept, findings = said
         assert int(acknowledged) > 5

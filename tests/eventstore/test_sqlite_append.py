@@ -1,4 +1,7 @@
-"""The fast append of one event after a known head gives the same answers as other appends."""
+"""The fast append of one event gives the same answers as other appends.
+
+It needs a store that knows the last event of the stream.
+"""
 
 import sqlite3
 import threading
@@ -25,7 +28,7 @@ def say(
 
 @pytest.fixture(params=["wal", "truncate"])
 def store(database: Path, request: pytest.FixtureRequest) -> Iterator[SqliteStore]:
-    """Yield a store that has appended two events, so that it knows the head."""
+    """Yield a store that has appended two events, so that it knows the last event."""
     with closing(sqlite_store(database, request.param)) as store:
         for version in range(2):
             say(store, "w", version)
@@ -65,7 +68,7 @@ def versions(store: SqliteStore) -> list[tuple[int, int]]:
 
 
 def test_next_event_is_one_statement(store: SqliteStore) -> None:
-    """After its own append the store knows the head, so it starts no transaction."""
+    """A store that made the last append starts no transaction for the next event."""
     said: list[str] = []
     statements(store, said)
     done = say(store, "w", 2, "third")
@@ -89,7 +92,7 @@ def test_head_is_read_once_after_a_wait(store: SqliteStore, stream: str) -> None
 
 
 def test_conflict_after_a_wait_releases_the_lock(store: SqliteStore) -> None:
-    """The next writer can append immediately."""
+    """After a conflict, the next writer can append immediately."""
     with closing(sqlite_store(store.path)) as other:
         say(other, "w", 2)
     with busy(store.path), pytest.raises(WrongExpectedVersion):
@@ -112,14 +115,14 @@ def test_append_to_another_stream_needs_no_transaction(store: SqliteStore) -> No
 
 @pytest.mark.parametrize("name", ["", "a\0b"])
 def test_fast_append_checks_the_stream_name(store: SqliteStore, name: str) -> None:
-    """A name that some engine cannot store is refused."""
+    """The fast append refuses a stream name that some engine cannot store."""
     with pytest.raises(InvalidData):
         say(store, name, Expected.ANY)
     assert [event.stream for event in store.read_all()] == ["w", "w"]
 
 
 def test_append_follows_events_of_another_store(store: SqliteStore) -> None:
-    """The other store may have appended to the same stream or to another one."""
+    """The append continues after another store's event, in the same stream or another one."""
     with closing(sqlite_store(store.path)) as other:
         say(other, "other", 0)
         say(store, "w", 2)
@@ -143,7 +146,7 @@ def test_append_continues_a_restored_older_log(store: SqliteStore, tmp_path: Pat
 def test_append_continues_a_replaced_log_of_the_same_length(
     store: SqliteStore, tmp_path: Path
 ) -> None:
-    """The new event continues the head of the replaced log, not the remembered head."""
+    """The append continues the last event of the new log, not the remembered event."""
     overwrite(store.path, tmp_path / "other.db")
     with closing(sqlite_store(tmp_path / "other.db", "truncate")) as other:
         say(other, "w", 2, "of the copy")
@@ -169,7 +172,7 @@ def test_repeated_command_gets_its_first_answer(store: SqliteStore) -> None:
 def test_command_with_a_separate_claim_gets_its_first_answer(
     store: SqliteStore, number: int
 ) -> None:
-    """An event with the id of that command is not recorded again."""
+    """A repetition as a one-event command gets the first answer and records no event."""
     known = claim()
     with closing(sqlite_store(store.path)) as other:
         first = other.append("x", notes(number), expected=0, claim=known)

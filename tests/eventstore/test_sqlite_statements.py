@@ -22,5 +22,5 @@ def test_statement_names_every_column_of_a_table(table: str, columns: str) -> No
 
 
 def test_append_fills_every_column_of_an_event() -> None:
-    """The digest of the command is an additional column of SQLite."""
+    """The append statement fills all columns, including SQLite's own one for the digest."""
     assert (*metadata.tables["events"].columns.keys(), "command_digest") == ROW

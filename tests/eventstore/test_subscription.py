@@ -14,7 +14,8 @@ import pytest
 from eventstore.store import EventStore, Expected, subscribe
 from tests.eventstore.support import Log, claim, notes
 
-#: The target is half a second. A loaded machine gets ten times that.
+#: Maximum seconds until a follower reports an event. The target is half a second, but a loaded
+#: machine gets ten times as much.
 WAKES_WITHIN_SECONDS = 5.0
 
 
@@ -33,7 +34,7 @@ class Follower(NamedTuple):
     lines: IO[str]
 
     def next(self) -> Seen:
-        """Return the next reported event."""
+        """Return the next event that the process reports."""
         position, event_id, at = self.lines.readline().split()
         return Seen(int(position), event_id, float(at))
 
@@ -70,7 +71,7 @@ def test_existing_events_come_first(store: EventStore) -> None:
 
 
 def test_wait_ends_after_its_timeout(store: EventStore) -> None:
-    """The result is the last position, whether or not an event arrived."""
+    """`wait` returns the last position, whether or not an event arrived in time."""
     assert store.wait(0, 0.01) == 0
     store.append("a", notes(2), expected=0, claim=claim())
     assert store.wait(0, 60) == 2
@@ -101,7 +102,7 @@ def test_follower_wakes_soon_and_is_idle_otherwise(log: Log) -> None:
 @pytest.mark.slow
 @pytest.mark.few(2)
 def test_killed_follower_continues_from_its_checkpoint(log: Log) -> None:
-    """No event is skipped."""
+    """A new follower that starts at the last reported position skips no event."""
     store = log.opened()
     with follower(log) as reader:
         store.append("w", notes(3), expected=0, claim=claim())

@@ -30,7 +30,7 @@ def log(database: Path) -> Path:
 
 
 def tamper(path: Path, *statements: str) -> None:
-    """Change the log with SQL after dropping the triggers."""
+    """Drop the triggers that protect the log, and change the log with SQL."""
     with closing(sqlite3.connect(path)) as connection, connection:
         for table, verb in product(("events", "commands"), ("update", "delete")):
             connection.execute(f"DROP TRIGGER {table}_no_{verb}")
@@ -46,7 +46,7 @@ def found_in(path: Path, anchors: dict[str, Link] | None = None) -> list[Finding
 
 
 def anchor_of(path: Path, stream: str = "w") -> dict[str, Link]:
-    """Return the head of a stream as an anchor outside the database."""
+    """Return the version and hash of a stream's last event, as kept outside the database."""
     with closing(sqlite_store(path, read_only=True)) as store:
         head = store.head(stream)
     assert head is not None
@@ -129,14 +129,14 @@ MIDDLE = "WHERE stream = 'w' AND version = 3"
 def test_change_is_found_with_its_version(
     log: Path, statements: list[str], version: int, kind: str
 ) -> None:
-    """The first finding names the first bad version."""
+    """For each manipulation, the first finding names the first bad version."""
     tamper(log, *statements)
     first = next(found for found in found_in(log) if found.stream == "w")
     assert (first.version, first.kind) == (version, kind)
 
 
 def test_event_that_lost_its_claim_is_found(log: Path) -> None:
-    """A rewritten row could lose its command id, so that the command could run again."""
+    """`verify` finds an event without its command id, whose command could run again."""
     alone = note("alone")
     with closing(sqlite_store(log)) as store:
         store.append("w", [alone], expected=LENGTH, claim=Claim(alone.event_id, "d"))
@@ -152,7 +152,7 @@ def test_event_that_lost_its_claim_is_found(log: Path) -> None:
 
 
 def test_truncated_log_is_found_by_the_anchor(log: Path) -> None:
-    """The remaining chain is valid but shorter than the anchor says."""
+    """`verify` compares the valid but shorter chain with the known last hash."""
     anchors = anchor_of(log)
     tamper(log, "DELETE FROM events WHERE stream = 'w' AND version > 4")
     first = found_in(log, anchors)[0]
@@ -160,7 +160,7 @@ def test_truncated_log_is_found_by_the_anchor(log: Path) -> None:
 
 
 def test_rewritten_history_is_found_by_the_anchor(log: Path, tmp_path: Path) -> None:
-    """Every hash is valid, but the hashes differ from the anchor."""
+    """`verify` finds valid hashes that differ from a hash known from outside."""
     anchors = anchor_of(log)
     tamper(log, "DELETE FROM events", "DELETE FROM commands")
     with closing(sqlite_store(log, "truncate")) as store:
@@ -170,14 +170,14 @@ def test_rewritten_history_is_found_by_the_anchor(log: Path, tmp_path: Path) -> 
 
 
 def test_removed_stream_leaves_a_gap_in_the_positions(log: Path) -> None:
-    """The gap is found without an anchor, if later events exist."""
+    """If later events exist, `verify` finds the removed stream without an outside hash."""
     tamper(log, "DELETE FROM events WHERE stream = 'w'")
     (found,) = found_in(log)
     assert found.kind == "missing"
 
 
 def test_event_of_an_unknown_type_is_found(log: Path) -> None:
-    """Verification does not change the database."""
+    """`verify` reports the event and does not change the database."""
     before = log.read_bytes()
     with closing(sqlite_store(log, read_only=True, schema=Schema({}))) as store:
         kinds = {(found.stream, found.kind) for found in store.verify()}
@@ -218,7 +218,7 @@ def test_flipped_byte_is_found_or_changes_nothing(log: Path, tmp_path: Path, see
 
 
 def test_flipped_byte_in_a_long_text_is_found(database: Path) -> None:
-    """Long texts make up most of the bytes of a log."""
+    """`verify` finds a flipped byte in the long texts, which are most of a log."""
     with closing(sqlite_store(database, "truncate")) as store:
         store.append("w", [note("abc" * 20_000)], expected=0, claim=claim())
     content = database.read_bytes()

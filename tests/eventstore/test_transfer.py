@@ -102,7 +102,7 @@ class Crowded:
 
 
 def texts(log: EventStore | ArchiveSource) -> list[tuple[str, str]]:
-    """Return every text with its hash, in order."""
+    """Return the text and the hash of every event, in order."""
     return [(raw.text, raw.hash) for raw in log.all_raw()]
 
 
@@ -125,7 +125,7 @@ def test_copy_is_the_same_log(store: EventStore, source: EventStore) -> None:
 
 
 def test_copy_keeps_claims_of_one_event_commands(store: EventStore) -> None:
-    """Commands with the id of their event stay claimed, whatever the source engine."""
+    """From every engine, the copy recognizes repeated commands with the id of their event."""
     asked = notes(3)
     for new in asked:
         store.append("own", [new], expected=Expected.ANY, claim=claim_of(new))
@@ -138,7 +138,7 @@ def test_copy_keeps_claims_of_one_event_commands(store: EventStore) -> None:
 
 
 def test_copy_into_every_engine_keeps_one_event_commands(store: EventStore) -> None:
-    """The target recognizes repetitions of the copied commands."""
+    """In every engine, the copy recognizes repeated commands with the id of their event."""
     source, asked = MemoryStore(schema=SCHEMA, clock=ticking()), notes(3)
     for new in asked:
         source.append("own", [new], expected=Expected.ANY, claim=claim_of(new))
@@ -150,14 +150,14 @@ def test_copy_into_every_engine_keeps_one_event_commands(store: EventStore) -> N
 
 
 def test_copy_from_every_engine_is_the_same_log(store: EventStore) -> None:
-    """The result does not depend on the engine of the source."""
+    """A copy has the same content, whatever the engine of its source."""
     target = MemoryStore(schema=SCHEMA, clock=ticking())
     copy_log(filled(store), target)
     check_same(target, store)
 
 
 def test_events_of_several_batches_are_copied_in_order(store: EventStore) -> None:
-    """The source has thousands of events in two alternating streams."""
+    """Thousands of events in two alternating streams are copied in their order."""
     source = MemoryStore(schema=SCHEMA, clock=ticking())
     for number in range(5):
         source.append("ab"[number % 2], notes(500), expected=Expected.ANY, claim=claim())
@@ -166,7 +166,7 @@ def test_events_of_several_batches_are_copied_in_order(store: EventStore) -> Non
 
 
 def test_one_stream_is_copied_next_to_others(store: EventStore, source: EventStore) -> None:
-    """Claims and refusals of the stream are copied too, and other streams of the target stay."""
+    """The copy adds one stream with its claims, and keeps the target's other streams."""
     store.append("x", notes(2), expected=0, claim=claim())
     assert copy_log(source, store, only="b") == CopyCounts(1, 6, 3, 1, 0)
     assert [raw.hash for raw in store.raw("b")] == [raw.hash for raw in source.raw("b")]
@@ -178,7 +178,7 @@ def test_one_stream_is_copied_next_to_others(store: EventStore, source: EventSto
 def test_interrupted_copy_is_resumed(
     store: EventStore, source: EventStore, after: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No event is copied twice, and later events of the source are copied too."""
+    """The second call copies only missing events, including newer ones of the source."""
     monkeypatch.setattr("eventstore.transfer.copy._BATCH", 2)
     if after:
         with pytest.raises(ConnectionError):
@@ -194,7 +194,10 @@ def test_interrupted_copy_is_resumed(
 def test_copy_interrupted_among_claims_and_refusals_is_resumed(
     store: EventStore, source: EventStore, kind: str, after: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing is lost or duplicated, even if a new claim sorts before the copied ones."""
+    """After the second call, no claim and no refusal is lost or duplicated.
+
+    This is also true if a new claim sorts before the copied ones.
+    """
     monkeypatch.setattr("eventstore.transfer.copy._BATCH", 2)
     for _ in range(5):
         source.record_refusal(REFUSAL)
@@ -231,7 +234,7 @@ def test_log_without_claims_is_copied(store: EventStore, source: EventStore) -> 
 
 
 def test_existing_stream_is_refused(store: EventStore, source: EventStore) -> None:
-    """The copy fails before it writes, also if the stream was copied completely before."""
+    """The copy fails without a write if the target already has the stream."""
     store.append("c", notes(1), expected=0, claim=claim())
     with pytest.raises(TransferConflict) as caught:
         copy_log(source, store)
@@ -245,7 +248,7 @@ def test_existing_stream_is_refused(store: EventStore, source: EventStore) -> No
 def test_write_to_a_partially_copied_stream_is_detected(
     store: EventStore, source: EventStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The resumed copy fails instead of joining two histories."""
+    """If the target got other events meanwhile, the resumed copy fails."""
     monkeypatch.setattr("eventstore.transfer.copy._BATCH", 2)
     with pytest.raises(ConnectionError):
         copy_log(Interrupted(source, 4), store)
@@ -255,14 +258,14 @@ def test_write_to_a_partially_copied_stream_is_detected(
 
 
 def test_claim_in_use_is_refused(store: EventStore, source: EventStore) -> None:
-    """Two logs with the same command id cannot be merged."""
+    """A log with a command id that the target already uses cannot be copied."""
     store.append("x", notes(1), expected=0, claim=Claim("empty", "other"))
     with pytest.raises(TransferConflict):
         copy_log(source, store)
 
 
 def test_unfinished_copy_must_be_completed_first(store: EventStore, source: EventStore) -> None:
-    """The target remembers the copy that was started."""
+    """The target refuses another copy until the started one is complete."""
     with pytest.raises(ConnectionError):
         copy_log(Interrupted(source, 2), store)
     with pytest.raises(TransferConflict, match="unfinished"):
@@ -299,7 +302,7 @@ def test_damaged_archive_is_refused(source: EventStore, tmp_path: Path, damage: 
 
 
 def test_log_is_archived_while_others_write(database: Path, tmp_path: Path) -> None:
-    """The archive contains the first part of the log, with only the claims of that part."""
+    """The archive has the events up to one position, and only the claims of these events."""
     with closing(filled(opened(database))) as store, closing(opened(database)) as other:
 
         class Busy(Interrupted):

@@ -1,4 +1,4 @@
-"""The queue of writers keeps its order, and a busy writer does not exclude others."""
+"""Writers get the lock in the order of their arrival, and a busy writer excludes no other."""
 
 import fcntl
 import threading
@@ -15,7 +15,7 @@ from eventstore.sqlite.write_queue import WriterLock
 
 Join = Callable[[WriterLock, list[WriterLock]], threading.Thread]
 
-# Far longer than a turn takes, even on a busy machine.
+# Seconds that are far more than a writer keeps the lock, even on a busy machine.
 LONG_SECONDS = 10.0
 
 
@@ -124,7 +124,7 @@ def test_alone_is_false_next_to_a_holder_or_waiter(locks: list[WriterLock], join
 def test_suspended_head_of_the_queue_blocks_nobody(
     locks: list[WriterLock], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another writer gets the lock if the first in the queue does not take it."""
+    """If the first waiting writer is suspended, another writer gets the lock."""
     monkeypatch.setattr("eventstore.sqlite.write_queue._STUCK", 0.1)
     arrived: list[WriterLock] = []
     with (tmp_path / "events.db-queue").open("r+b") as suspended:

@@ -54,7 +54,7 @@ class Wire:
         return direct.replace(f"host={folder}", f"host={place}")
 
     def count(self) -> None:
-        """Reset the byte counts."""
+        """Set the counts of forwarded bytes to zero."""
         self.passed = {UP: 0, DOWN: 0}
 
     def cut(self, direction: str, after: int) -> None:

@@ -54,7 +54,7 @@ def numbers(place: Place) -> dict[str, Any]:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SMALL)
 def test_exported_study_gives_the_same_numbers_elsewhere(tmp_path: Path, name: str) -> None:
-    """The archive is imported, verified, computed again and compared."""
+    """A colleague imports the archive, runs it again and gets the same numbers."""
     need_programs("lmp")
     plan, small = SMALL[name]
     here, there = Place(tmp_path / "here"), Place(tmp_path / "there")

@@ -31,7 +31,7 @@ make_chain, check_chain, rg = script("make_chain"), script("check_chain"), scrip
 @settings(max_examples=20)
 @given(seed=st.integers(0, 10**9), beads=st.sampled_from([2, 10, 50]))
 def test_grown_chain_has_correct_bonds_and_no_overlap(seed: int, beads: int) -> None:
-    """This holds for any seed, and the data file contains the same chain."""
+    """A chain with any random seed is correct, and the data file contains the same chain."""
     chain = make_chain.grow(beads, random.Random(seed))
     assert len(chain) == beads
     bonds = [math.dist(a, b) for a, b in itertools.pairwise(chain)]
@@ -45,7 +45,7 @@ def test_grown_chain_has_correct_bonds_and_no_overlap(seed: int, beads: int) -> 
 
 
 def test_periodic_images_are_unwrapped() -> None:
-    """LAMMPS writes how often a bead crossed the box."""
+    """The position of a bead is restored from the number of times that it crossed the box."""
     atoms = "Atoms # bond\n\n2 1 1 -49.5 0 0 1 0 0\n1 1 1 49.5 0 0 0 0 0\n\nVelocities\n"
     text = "-50 50 xlo xhi\n-50 50 ylo yhi\n-50 50 zlo zhi\n\n" + atoms
     first, second = check_chain.beads(text)
@@ -53,7 +53,7 @@ def test_periodic_images_are_unwrapped() -> None:
 
 
 def test_block_average_gives_the_error_of_correlated_samples() -> None:
-    """Treating the samples as independent would give a much smaller error."""
+    """The error is correct although the samples depend on each other."""
     dice, decay, values = random.Random(1), 0.95, [0.0]
     for _ in range(200_000):
         values.append(decay * values[-1] + dice.gauss(0, 1))

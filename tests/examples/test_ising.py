@@ -19,7 +19,8 @@ from tests.cli.support import Place, wfctl
 from tests.examples.scripts import script_of
 
 EXAMPLE = Path(__file__).parents[2] / "examples/ising-tc"
-#: The result of the small plan, which is reproducible because its seeds are fixed.
+#: The expected result of the small plan. It is reproducible, because the plan fixes all random
+#: seeds.
 SMALL = 2.2612420782446874
 
 
@@ -45,7 +46,7 @@ def exact(temperature: float, size: int) -> tuple[float, float]:
 
 
 def test_cluster_flips_give_the_exact_moments() -> None:
-    """A small lattice has 512 states, which can be summed."""
+    """The simulation agrees with the sum over all 512 states of a small lattice."""
     found = ising.measure(2.5, 3, seed=1, flips=20_000)
     second, fourth = exact(2.5, 3)
     assert found["m2"] == pytest.approx(second, rel=0.01)
@@ -53,7 +54,7 @@ def test_cluster_flips_give_the_exact_moments() -> None:
 
 
 def test_crossing_temperature_is_found() -> None:
-    """The error follows from the scatter between the seeds."""
+    """The script finds the known temperature, with an error from the seeds' scatter."""
     tc, table = 2.27, {}
     for size in (8, 16):
         of_size = {}

@@ -1,4 +1,7 @@
-"""The Lennard-Jones example: both methods find a known D, and its walk has nine commands."""
+"""The Lennard-Jones example: both methods find a known diffusion coefficient.
+
+The commands of its page produce the figure.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from tests.tutorial.test_tutorial import follow, steps
 
 EXAMPLE = Path(__file__).parents[2] / "examples/lj-diffusion"
 PAGE = EXAMPLE / "README.md"
-#: Maximum number of commands from the plan to the figure.
+#: Maximum number of commands that the page needs from the plan to the figure.
 COMMANDS = 9
 
 
@@ -29,7 +32,7 @@ motion, figure = script("motion"), script("figure")
 
 
 def test_both_methods_find_the_langevin_coefficient() -> None:
-    """The mean square displacement of Langevin particles is known exactly."""
+    """Both methods find the exactly known diffusion coefficient of Langevin particles."""
     coefficient, lines = 0.7, ["# segment, time, msd, vacf, temperature"]
     for n in range(1001):
         t = n / 50
@@ -41,7 +44,7 @@ def test_both_methods_find_the_langevin_coefficient() -> None:
 
 
 def test_arrhenius_parameters_are_recovered() -> None:
-    """The data scatter by 5 % around the law, with matching error bars."""
+    """The fit finds the known parameters in data that scatter by 5 %."""
     dice, temperatures = random.Random(1), [0.7 + 0.15 * n for n in range(20)]
     curves = {
         name: [
@@ -59,7 +62,7 @@ def test_arrhenius_parameters_are_recovered() -> None:
 
 
 def test_walk_of_the_example_has_nine_commands() -> None:
-    """The walk includes a kill, a failing point and an amended limit."""
+    """The page has at most nine commands, with a kill and two changes of the plan."""
     told = [step.command for step in steps(PAGE.read_text("utf-8"))]
     assert len(told) <= COMMANDS
     assert told[0].startswith("wfctl init")
@@ -70,7 +73,7 @@ def test_walk_of_the_example_has_nine_commands() -> None:
 @pytest.mark.long
 @pytest.mark.slow
 def test_commands_of_the_walk_produce_the_figure(tmp_path: Path) -> None:
-    """All commands of the page are run in a copy of the example."""
+    """All commands of the page run in a copy of the example and produce the figure."""
     need_programs("lmp", "bash", "sed", "timeout")
     place = tmp_path / "lj"
     shutil.copytree(EXAMPLE, place)
@@ -80,5 +83,5 @@ def test_commands_of_the_walk_produce_the_figure(tmp_path: Path) -> None:
     assert "<circle" in (place / "figure/diffusion.svg").read_text()
     with (place / "equilibrate/tasks.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
-    # Neither the kill nor the amendment computes a point twice.
+    # Each point has one attempt, because neither the kill nor the amendment computes a point again.
     assert [(row["state"], row["attempts"]) for row in rows] == [("done", "1")] * 20

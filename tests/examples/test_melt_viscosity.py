@@ -52,7 +52,7 @@ def test_integral_of_an_exponential_correlation_is_exact() -> None:
 
 
 def test_error_of_the_mean_and_next_seeds() -> None:
-    """Sixteen estimates scatter by 0.8, and a failed seed is not used again."""
+    """The script finds the known error, and proposes no seed twice, not even a failed one."""
     dice = random.Random(3)
     value, error = gather.mean([dice.gauss(3.2, 0.8) for _ in range(16)])
     assert value == pytest.approx(3.2, abs=0.6)
@@ -65,7 +65,7 @@ def test_error_of_the_mean_and_next_seeds() -> None:
 
 @pytest.mark.parametrize("name", ["small.toml", "plan.toml"])
 def test_repeated_values_in_the_plan_agree(name: str) -> None:
-    """The lag time, the integration time, the seeds and the published value are stated twice."""
+    """Values that the plan states twice, such as the lag time and the seeds, are equal."""
     plan = tomllib.loads((EXAMPLE / name).read_text("utf-8"))
     run, gathered, compared = (stage["parameters"] for stage in plan["stages"])
     loop = plan["rounds"]["seeds"]
@@ -80,7 +80,7 @@ def test_repeated_values_in_the_plan_agree(name: str) -> None:
 
 
 def loop_of(place: Place) -> dict[str, Any]:
-    """Return the state of the loop of seeds."""
+    """Return the state of the workflow's loop over random seeds."""
     found: dict[str, Any] = place.done("round", "show", "seeds")
     return found
 

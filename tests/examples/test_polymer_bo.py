@@ -1,4 +1,7 @@
-"""The copolymer search: its proposals are valid and reproducible, also after a kill."""
+"""The copolymer search by Bayesian optimization: its proposals are valid and reproducible.
+
+A killed search gives the same result.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,7 @@ def script(name: str) -> ModuleType:
 
 @pytest.fixture(scope="module")
 def propose() -> ModuleType:
-    """Return the proposer."""
+    """Return the script that proposes the next points, as a module."""
     return script("propose")
 
 
@@ -54,7 +57,7 @@ def rows(path: Path) -> list[dict[str, str]]:
 
 
 def surveyed() -> dict[str, float]:
-    """Return R_g of every sequence."""
+    """Return the radius of gyration of every sequence from the survey."""
     return {row["sequence"]: float(row["rg"]) for row in rows(EXAMPLE / "survey.csv")}
 
 
@@ -64,14 +67,14 @@ def surveyed() -> dict[str, float]:
 def test_envelope_contains_each_chain_once(
     propose: ModuleType, name: str, beads: int, size: int
 ) -> None:
-    """Of a sequence and its mirror image, only one is listed, as in the proposer."""
+    """The space lists only one of a sequence and its mirror image, as the proposer does."""
     within = plan(name)["rounds"]["search"]["within"]["sequence"]
     assert within == propose.space(beads)
     assert len(within) == size
 
 
 def test_features_identify_a_chain_from_both_ends(propose: ModuleType) -> None:
-    """Mirror images have equal features, and different chains have different ones."""
+    """A sequence and its mirror image have the same features. Different chains differ."""
     space = propose.space(8)
     for sequence in space:
         assert propose.features(sequence) == propose.features(sequence[::-1])
@@ -82,7 +85,7 @@ def test_features_identify_a_chain_from_both_ends(propose: ModuleType) -> None:
 def test_expected_improvement_matches_a_simulation(
     propose: ModuleType, rg: float, spread: float
 ) -> None:
-    """The simulated mean uses 100,000 random radii."""
+    """The formula agrees with the mean over 100,000 random radii."""
     import numpy as np
 
     dice = random.Random(1)
@@ -92,7 +95,7 @@ def test_expected_improvement_matches_a_simulation(
 
 
 def test_radius_error_matches_independent_values() -> None:
-    """The values are drawn with a known spread."""
+    """The script finds the error of random values that are drawn with a known spread."""
     radius, dice = script("radius"), random.Random(2)
     means = radius.block_means([dice.gauss(1.44, 0.3) for _ in range(20_000)], 20)
     rg, error = radius.radius(means)
@@ -101,7 +104,7 @@ def test_radius_error_matches_independent_values() -> None:
 
 
 def test_bootstrap_error_matches_the_block_error() -> None:
-    """The bootstrap lacks the sample factor sqrt(19 / 20), and each seed gives another error."""
+    """The bootstrap error is smaller by the known sample factor, and depends on the seed."""
     radius, bootstrap, dice = script("radius"), script("bootstrap"), random.Random(3)
     means = [dice.gauss(1.44, 0.01) for _ in range(20)]
     errors = [bootstrap.bootstrap(means, 4000, seed) for seed in (1, 2)]
@@ -121,7 +124,7 @@ def test_bootstrap_error_matches_the_block_error() -> None:
 def test_changed_number_of_an_earlier_round_is_found(
     tmp_path: Path, last: str, code: int, words: str
 ) -> None:
-    """A number that a later round added is not a change."""
+    """The check script reports a changed or lost number, but no number of a later round."""
     head = "sequence,bootstrap_error,seed\n"
     tables = {"last": last, "one": "AB,0.01,7\n", "two": "AB,0.01,7\nBB,0.02,8\n"}
     for name, lines in tables.items():
@@ -132,7 +135,7 @@ def test_changed_number_of_an_earlier_round_is_found(
 
 
 def searched(propose: ModuleType) -> list[Any]:
-    """Return the points of the small search; each simulation gives the value of the survey."""
+    """Return the points of the small search, in which the survey replaces the simulation."""
     small, survey = plan(), surveyed()
     known: list[Any] = []
     asked = [point["sequence"] for point in small["stages"][0]["parameters"]["map"]["points"]]
@@ -163,7 +166,7 @@ def test_search_is_reproducible_and_finds_the_optimum(
     [("AB", 2, True), ("BB", 2, True), ("AA", 2, False), ("AB", 3, False)],
 )
 def test_search_result_is_compared_with_the_survey(sequence: str, points: int, found: bool) -> None:
-    """The result must be the optimum or equal to it, with at most a quarter of the space."""
+    """The script accepts a result near the optimum from a quarter of the space."""
     radii = {"AB": 1.201, "BB": 1.197, "AA": 1.1, **{f"B{n}": 1.5 + n for n in range(5)}}
     survey = {one: (rg, 0.001) for one, rg in radii.items()}
     best = {"sequence": sequence, "error": 0.003, "points": points}
@@ -215,7 +218,7 @@ def search(folder: Path, killed_in: int | None = None) -> Place:
 
 
 def assert_errors_are_computed_once(place: Place, sequences: list[str]) -> None:
-    """Check that the last table contains every number of earlier rounds."""
+    """Check that the last table contains every number of earlier rounds unchanged."""
     columns = ("sequence", "bootstrap_error", "seed", "attempts")
 
     def numbers(path: Path) -> list[tuple[str, ...]]:
@@ -236,7 +239,7 @@ def assert_errors_are_computed_once(place: Place, sequences: list[str]) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(1700)
 def test_killed_search_finds_the_same_optimum(tmp_path: Path) -> None:
-    """The points and their order do not change, and each is computed once."""
+    """After a kill, the search computes the same points in the same order, each once."""
     need_programs("lmp")
     script("propose")
     place = search(tmp_path / "killed", killed_in=3)

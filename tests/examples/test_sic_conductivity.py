@@ -37,7 +37,10 @@ kappa, extrapolate, resistivity = map(script, ("kappa", "extrapolate", "resistiv
 
 
 def runs(scatter: float, seeds: int = 4) -> list[Any]:
-    """Return runs of a crystal of 50 W/(m K); a box of 20 nm doubles its resistivity."""
+    """Return simulated runs of a crystal with a conductivity of 50 W/(m K).
+
+    A box of 20 nm doubles its resistivity.
+    """
     dice = random.Random(5)
     return [
         extrapolate.Run(n, 0.5 * n, seed, (0.02 + 0.4 / (0.5 * n)) * (1 + dice.gauss(0, scatter)))
@@ -47,7 +50,7 @@ def runs(scatter: float, seeds: int = 4) -> list[Any]:
 
 
 def test_temperature_difference_is_read_from_the_last_profile() -> None:
-    """The first two of 16 bins are 300 K hotter."""
+    """The script finds the 300 K by which the first two of 16 bins are hotter."""
     bins = [1150, 1150, 1100, 1050, 1000, 950, 900, 875, 850, 850, 875, 900, 950, 1000, 1050, 1100]
     profile = [f"{n} {value}" for n, value in enumerate(bins, 1)]
     text = "\n".join(["# Row", "100 16", *(f"{n} 9" for n in range(1, 17)), "200 16", *profile])
@@ -55,7 +58,7 @@ def test_temperature_difference_is_read_from_the_last_profile() -> None:
 
 
 def test_fit_without_noise_is_exact() -> None:
-    """The intercept is 1/50 m K/W, and the scatter is zero."""
+    """The fit gives the exact intercept of 1/50 m K/W and no scatter."""
     line = extrapolate.fitted(runs(0))
     assert line.start == pytest.approx(0.02)
     assert line.slope == pytest.approx(0.4)
@@ -63,7 +66,7 @@ def test_fit_without_noise_is_exact() -> None:
 
 
 def test_fit_error_covers_the_intercept() -> None:
-    """For many runs that scatter by 5 %, the scatter is found and the intercept fits its error."""
+    """For runs that scatter by 5 %, the fit finds the scatter and a correct error."""
     many = runs(0.05, seeds=200)
     line = extrapolate.fitted(many)
     error = line.scatter * math.sqrt(extrapolate.sums(many).variance())
@@ -98,7 +101,7 @@ def test_figure_shows_each_run_and_mean() -> None:
 
 @pytest.mark.parametrize("name", ["small.toml", "plan.toml"])
 def test_repeated_values_in_the_plan_agree(name: str) -> None:
-    """The runs of a round, the longest box, the seeds and the target error are stated twice."""
+    """Values that the plan states twice, such as the seeds, are equal."""
     plan = tomllib.loads((EXAMPLE / name).read_text("utf-8"))
     run, found, judged = (stage["parameters"] for stage in plan["stages"])
     loop, grid = plan["rounds"]["sizes"], run["map"]["grid"]

@@ -9,7 +9,7 @@ import pytest
 from tests.cli.support import Place, call, write_plan
 from tests.exports.world import STORIES, make_root, named
 
-#: The completed workflow, with chosen names for its stages.
+#: The completed workflow, whose stages have names that a user chose.
 NAMED = "named"
 
 

@@ -42,7 +42,10 @@ EARLIER = {
 
 
 class Served(BaseAdapter):
-    """An adapter that answers requests from files, and with 404 for all other addresses."""
+    """A transport adapter that answers requests from local files.
+
+    It answers requests for other addresses with status 404.
+    """
 
     def send(self, request: PreparedRequest, *_: Any, **__: Any) -> Response:
         """Answer one request."""

@@ -35,7 +35,7 @@ def handed_over(place: Place, folder: Path) -> Path:
 
 
 def taken_over(file: Path, folder: Path) -> Place:
-    """Create a root from an archive."""
+    """Import an archive into a new root, and return the root."""
     answer = call("import", str(file), "--into", str(folder), "-o", "json")
     assert answer.code == 0, answer
     return Place(folder)

@@ -26,7 +26,7 @@ from tests.server import Server
 
 
 def test_import_into_the_original_root_keeps_its_log(tmp_path: Path) -> None:
-    """If the log is stored elsewhere, the import creates no second log in the root."""
+    """An import into a root whose log is stored elsewhere creates no second log there."""
     root = tmp_path / "root"
     root.mkdir()
     url = ("--database-url", f"sqlite:///{tmp_path}/elsewhere.db", "--journal", "truncate")
@@ -48,7 +48,7 @@ def test_import_into_the_original_root_keeps_its_log(tmp_path: Path) -> None:
 
 
 def test_imported_archive_is_the_same_workflow(lived: Place, tmp_path: Path) -> None:
-    """Events, hashes, state, log, refusals and kept edits are equal."""
+    """The imported workflow has equal events, hashes, state, log, refusals and kept edits."""
     made = taken_over(handed_over(lived, tmp_path), tmp_path / "made")
     assert made.done("events") == lived.done("events")
     assert made.done("fsck") == lived.done("fsck")
@@ -79,12 +79,12 @@ def test_archive_moves_to_a_server_and_back(server: Server, lived: Place, tmp_pa
 
 
 def listed(place: Place) -> list[Any]:
-    """Return the machines of a root without their age."""
+    """Return the machines (agent protocols) of a root without their age."""
     return [{**one, "age_seconds": None} for one in place.done("machine", "list")]
 
 
 def test_machines_are_exported_with_their_files(lived: Place, tmp_path: Path) -> None:
-    """The new root lists the same machines and has the same machine files."""
+    """The new root has the same machines (agent protocols) and the same machine files."""
     lived.done("machine", "init", "job1", "--type", "conductor")
     made = taken_over(handed_over(lived, tmp_path), tmp_path / "made")
     assert listed(made) == listed(lived)
@@ -93,7 +93,7 @@ def test_machines_are_exported_with_their_files(lived: Place, tmp_path: Path) ->
 
 
 def test_root_with_only_machines_can_be_exported(tmp_path: Path) -> None:
-    """The manifest has no workflow, and neither has the new root."""
+    """A root of machines (agent protocols) without a workflow is exported and imported."""
     (tmp_path / "root").mkdir()
     place = Place(tmp_path / "root")
     place.done("machine", "init", "job1", "--type", "conductor")
@@ -159,7 +159,7 @@ def test_imported_root_is_read_only_until_it_is_confirmed(lived: Place, tmp_path
 
 
 def test_manifest_has_the_digest_of_every_file(lived: Place, tmp_path: Path) -> None:
-    """The published program without wfctl confirms the head of the event chain."""
+    """The digests of all files are right, and a program without wfctl confirms the log."""
     file = handed_over(lived, tmp_path)
     with ZipFile(file) as archive:
         manifest = json.loads(archive.read("manifest.json"))
@@ -246,7 +246,7 @@ def test_import_never_overwrites_another_workflow(
 
 
 def test_dry_run_of_an_import_creates_nothing(lived: Place, tmp_path: Path) -> None:
-    """The answer has the version of each stream."""
+    """`import --dry-run` prints the version of each event stream and creates no root."""
     file = handed_over(lived, tmp_path)
     answer = call("import", str(file), "--into", str(tmp_path / "made"), "--dry-run", "-o", "json")
     assert answer.data["streams"][0]["version"] == lived.version()

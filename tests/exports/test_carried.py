@@ -93,7 +93,7 @@ def test_imported_root_has_all_recorded_files(ran: Place, tmp_path: Path) -> Non
 def test_with_option_selects_the_archived_files(
     ran: Place, tmp_path: Path, kinds: str, there: list[str], missing: list[str]
 ) -> None:
-    """Each kind of file can be selected, and `none` archives only the log."""
+    """`--with` selects the kinds of archived files. `none` archives only the log."""
     file = tmp_path / "archive.zip"
     ran.done("export", "archive", str(file), "--with", kinds)
     made = taken_over(file, tmp_path / "made")
@@ -102,7 +102,10 @@ def test_with_option_selects_the_archived_files(
 
 
 def _followed(folder: Path) -> Place:
-    """Create and run a sweep and a follower whose commands write random numbers."""
+    """Create and run a sweep and a follower (a sweep over the same points).
+
+    Their commands write random numbers, so that a repeated task is detected.
+    """
     stages = [
         {
             "id": id_,
@@ -139,7 +142,10 @@ def _numbers(place: Place, stage: str) -> dict[str, float]:
 
 
 def _with_one_more_point(place: Place, folder: Path) -> dict[str, tuple[int, int]]:
-    """Add a point and run; return the kept and computed tasks of the impact by stage."""
+    """Add a point to the sweep and run it.
+
+    Return the number of kept and of computed tasks that the proposal predicted for each stage.
+    """
     for stage in _FOLLOWED:
         (folder / stage).unlink(missing_ok=True)
     change = 'parameters.map={"points": [{"T": 1}, {"T": 2}, {"T": 3}]}'
@@ -154,7 +160,7 @@ def _with_one_more_point(place: Place, folder: Path) -> dict[str, tuple[int, int
 def test_new_point_in_an_imported_root_computes_only_this_point(
     tmp_path: Path,
 ) -> None:
-    """Both sweeps compute one task, as predicted, and the old random numbers stay."""
+    """Two sweeps compute one new task each, as predicted, and keep their earlier results."""
     place = _followed(tmp_path)
     before = {stage: _numbers(place, stage) for stage in _FOLLOWED}
     file = tmp_path / "archive.zip"
@@ -173,7 +179,7 @@ def test_new_point_in_an_imported_root_computes_only_this_point(
 @pytest.mark.slow
 @pytest.mark.parametrize("lost", ["all", "a task", "an output", "the records of attempts"])
 def test_impact_counts_only_tasks_with_existing_results(tmp_path: Path, lost: str) -> None:
-    """Tasks whose results are missing are predicted and computed again."""
+    """The proposal predicts that tasks without results run again, and they do."""
     place = _followed(tmp_path)
     if lost == "all":
         file = tmp_path / "archive.zip"
@@ -225,7 +231,7 @@ def test_changed_file_is_not_archived(tmp_path: Path) -> None:
 @pytest.mark.long
 @pytest.mark.slow
 def test_large_files_are_archived_only_on_request(tmp_path: Path) -> None:
-    """The export names the left-out file and its size; --with includes it."""
+    """The export leaves out a large file and names it. With --with, the file is archived."""
     place = small(tmp_path, inputs=["big", "in.txt"])
     told = place.done("export", "archive", str(tmp_path / "archive.zip"))
     assert set(told["taken"]) == {"film/out.txt", "in.txt"}
@@ -236,7 +242,7 @@ def test_large_files_are_archived_only_on_request(tmp_path: Path) -> None:
 
 
 def test_machine_file_is_never_archived(tmp_path: Path) -> None:
-    """The file may contain the credentials of a cluster."""
+    """A machine file may contain the credentials of a cluster, so no archive has it."""
     place = Place(tmp_path / "root")
     place.path.mkdir()
     (place.path / "hpc.json").write_text("{}")
@@ -249,7 +255,7 @@ def test_machine_file_is_never_archived(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_import_does_not_overwrite_existing_files(ran: Place, tmp_path: Path) -> None:
-    """A different file stays, and the answer lists it."""
+    """The import keeps an existing file with other content, and its answer lists the file."""
     file = handed_over(ran, tmp_path)
     (tmp_path / "made/film").mkdir(parents=True)
     (tmp_path / "made/film/out.txt").write_text("mine\n")
@@ -259,7 +265,7 @@ def test_import_does_not_overwrite_existing_files(ran: Place, tmp_path: Path) ->
 
 
 def test_artifacts_of_machines_are_archived(tmp_path: Path) -> None:
-    """The file that a machine names as its design is in the new root."""
+    """The archive has the design file that a machine (agent protocol) names."""
     place = Place(tmp_path / "root")
     (place.path / "docs").mkdir(parents=True)
     (place.path / "docs/design.md").write_text("As it is.\n")
@@ -271,7 +277,7 @@ def test_artifacts_of_machines_are_archived(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_archive_of_an_older_version_can_be_imported(ran: Place, tmp_path: Path) -> None:
-    """The manifest of such an archive has no list of left-out files."""
+    """An archive is imported although its manifest has no list of left-out files."""
     file, old = tmp_path / "archive.zip", tmp_path / "old.zip"
     ran.done("export", "archive", str(file), "--with", "none")
     with ZipFile(file) as source, ZipFile(old, "w") as archive:
@@ -345,7 +351,7 @@ HOSTILE: dict[str, Callable[[Path], Path]] = {
 @pytest.mark.slow
 @pytest.mark.parametrize("what", HOSTILE)
 def test_hostile_archive_is_refused(ran: Place, tmp_path: Path, what: str) -> None:
-    """No file is created, neither in the new root nor outside."""
+    """An archive with dangerous paths creates no file, neither in the root nor outside."""
     file = HOSTILE[what](handed_over(ran, tmp_path))
     before = tree(tmp_path)
     answer = call("import", str(file), "--into", str(tmp_path / "made"), "-o", "json")
@@ -369,7 +375,7 @@ def test_import_does_not_write_through_a_link(ran: Place, tmp_path: Path) -> Non
 
 @pytest.mark.slow
 def test_smallest_files_are_archived_up_to_the_total_limit(tmp_path: Path) -> None:
-    """The limit applies to all files together, so the largest file is left out."""
+    """If all files together exceed the limit, the export leaves out the largest file."""
     place = Place(tmp_path / "root")
     place.path.mkdir()
     names = ["a", "b", "c"]

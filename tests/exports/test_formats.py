@@ -35,7 +35,7 @@ def frozen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Place]:
 def test_a_fixed_history_makes_these_very_bytes(
     frozen: dict[str, Place], story: str, format_: str
 ) -> None:
-    """Other tools read these formats, so each change belongs in the changelog."""
+    """Each export equals its stored copy, because other tools read these formats."""
     assert text_of(frozen[story], format_) == path_of(story, format_).read_text("utf-8"), HOW
 
 
@@ -49,14 +49,14 @@ def test_export_is_repeatable_and_changes_nothing(told: Place, format_: str) -> 
 
 @pytest.mark.parametrize("line", [["log"], ["log", "-"]])
 def test_export_without_a_file_goes_to_stdout(half_way: Place, line: list[str]) -> None:
-    """Nothing else is printed, also if the file is given as `-`."""
+    """Without a file or with `-`, stdout has the export and nothing else."""
     answer = wfctl("--root", str(half_way.path), "export", *line)
     assert (answer.code, answer.err) == (0, "")
     assert answer.out == text_of(half_way, "log")
 
 
 def test_export_writes_a_complete_file(half_way: Place, tmp_path: Path) -> None:
-    """The answer has the size and the digest, and an existing file is replaced."""
+    """The export replaces an existing file, and its answer has the size and the digest."""
     file = tmp_path / "state.json"
     file.write_text("old")
     data = half_way.done("export", "state", str(file))
@@ -111,13 +111,13 @@ def test_export_at_a_version_ignores_later_events(
 
 @pytest.mark.parametrize("format_", sorted(set(FORMATS) - set(UNCHAINED)))
 def test_chained_export_takes_a_version_but_no_time(half_way: Place, format_: str) -> None:
-    """Events selected by time need not be consecutive, so the chain would break."""
+    """`--at TIME` is refused, because events chosen by time may break the hash chain."""
     answer = half_way.json("export", format_, "-", "--at", "2026-03-31T10:05:00Z")
     assert (answer.code, answer.error["code"]) == (2, "invalid_option")
 
 
 def test_export_at_a_time_before_the_start_is_not_found(half_way: Place, tmp_path: Path) -> None:
-    """No file is created."""
+    """The export exits with code 3 and creates no file."""
     answer = half_way.json("export", "svg", str(tmp_path / "a.svg"), "--at", "1999-01-01")
     assert answer.code == 3
     assert list(tmp_path.iterdir()) == []
@@ -138,7 +138,7 @@ def test_exported_events_can_be_checked_without_wfctl(half_way: Place, tmp_path:
 
 
 def test_exported_state_and_log_equal_the_files(tmp_path: Path) -> None:
-    """Foreign lines of the log are included byte for byte."""
+    """The exports equal the files, including lines that other programs wrote."""
     root = tmp_path / "root"
     root.mkdir()
     assert (

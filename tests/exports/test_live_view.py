@@ -74,7 +74,7 @@ def test_live_view_shows_stages_attempts_decisions_and_log(half_way: Place) -> N
 
 @pytest.mark.parametrize("columns", [20, 40, 80, 200])
 def test_live_view_fits_its_window(told: Place, columns: int) -> None:
-    """Every stage has a line in a window of any width."""
+    """In a window of any width, every stage has a line and no line is too long."""
     lines = live_view(told.path, columns).splitlines()
     assert max(map(len, lines)) <= columns
     assert all(any(stage in line for line in lines) for stage in stages_of(told))
@@ -90,7 +90,7 @@ def test_live_view_escapes_control_characters(tmp_path: Path) -> None:
 
 
 def test_every_status_has_its_own_sign_and_a_style() -> None:
-    """The sign differs for each status, so color is not needed."""
+    """Each status has a different sign, so the view is clear without colors."""
     assert set(SIGNS) == set(STYLES) == set(Status)
     assert len(set(SIGNS.values())) == len(SIGNS)
 
@@ -100,7 +100,7 @@ ELAPSED = {0: "0 s", 59: "59 s", 60: "1 min 0 s", 3599: "59 min 59 s", 3600: "1 
 
 @pytest.mark.parametrize("seconds", ELAPSED)
 def test_elapsed_time_has_at_most_two_units(seconds: int) -> None:
-    """An invalid time is shown as an unknown time."""
+    """A time has at most two units, and an invalid time is shown as unknown."""
     now = datetime(2026, 3, 31, 12, tzinfo=UTC)
     since = (now - timedelta(seconds=seconds)).isoformat()
     assert format_elapsed(since, now) == ELAPSED[seconds]
@@ -109,7 +109,7 @@ def test_elapsed_time_has_at_most_two_units(seconds: int) -> None:
 
 @pytest.mark.slow
 def test_live_view_follows_the_log(tmp_path: Path) -> None:
-    """A new note, a new status and the running time of an attempt appear."""
+    """The view shows a new note, a new status and the running time of an attempt."""
     place = Place(make_root(tmp_path / "root", STORIES["begun"]))
     with in_tmux(place) as screen:
         until(lambda: "○ stage-1" in screen(), "the first view")
@@ -141,11 +141,11 @@ def read_until(descriptor: int, wanted: bytes) -> bytes:
 
 @pytest.mark.slow
 def test_live_view_draws_nothing_without_changes(tmp_path: Path) -> None:
-    """The root stays unchanged, and Ctrl-C restores the screen and exits with code 130."""
+    """Without new events, the view writes nothing. Ctrl-C ends it with exit code 130."""
     place = Place(make_root(tmp_path / "root", STORIES["begun"]))
     before = tree(place.path)
     main, side = pty.openpty()
-    # In a background process group, a child would ignore Ctrl-C.
+    # The test may run in a background process group, in which a child process would ignore Ctrl-C.
     minding = ["env", "--default-signal=INT", *FOLLOW, str(place.path)]
     process = subprocess.Popen(minding, env=ENVIRON, stdin=side, stdout=side, stderr=side)
     try:
@@ -155,7 +155,8 @@ def test_live_view_draws_nothing_without_changes(tmp_path: Path) -> None:
         place.done("note", "wake up")
         read_until(main, b"wake up")
         process.send_signal(signal.SIGINT)
-        # Read before waiting, because the buffer of the terminal could be full.
+        # The test reads before it waits, because the process could not end while the terminal's
+        # buffer is full.
         read_until(main, b"\x1b[?1049l")
         assert process.wait(SOON) == 130
     finally:
@@ -177,7 +178,7 @@ REFUSED = {
 def test_refused_options_name_a_command_that_works(
     half_way: Place, line: list[str], told: str
 ) -> None:
-    """The live view needs a terminal and the current state."""
+    """The live view refuses an earlier state or JSON, and names another command."""
     answer = half_way.call("status", *line)
     assert answer.code == 2
     assert told in answer.err + answer.out

@@ -91,7 +91,8 @@ def long_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return written(tmp_path_factory.mktemp("long") / "root")
 
 
-#: ``VmHWM`` is the peak of this process alone; wait4 would include its parent.
+#: The program prints ``VmHWM``, the peak memory of this process alone. The value of wait4 would
+#: include the parent process.
 PROGRAM = """
 import re, sys
 from cli.main import run
@@ -121,7 +122,7 @@ def peak_kb(*arguments: str, out: Path) -> int:
 def test_export_of_a_long_log_needs_little_memory(
     long_log: Path, tmp_path: Path, format_: str
 ) -> None:
-    """The export is written to stdout."""
+    """An export to stdout needs less memory than its limit."""
     out = tmp_path / "export"
     peak = peak_kb("--root", str(long_log), "export", format_, out=out)
     print(f"{format_}: {peak} KB, {out.stat().st_size} bytes")

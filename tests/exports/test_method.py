@@ -72,7 +72,7 @@ def test_method_has_every_parameter_in_full(ran: Place, told: Callable[[Place], 
 
 @pytest.mark.parametrize("told", [markdown, page])
 def test_method_lists_inputs_scripts_and_outputs(ran: Place, told: Callable[[Place], str]) -> None:
-    """Each file has the full digest of its content."""
+    """The method lists each input, script and output with the full digest of its content."""
     text = told(ran)
     for path in ("tell.py", "in.txt", "stage-1/out.txt"):
         assert path in text
@@ -114,7 +114,7 @@ def test_each_attempt_shows_its_own_parameters(ran: Place) -> None:
 
 @pytest.mark.parametrize("asked", ["report.md", "docs/deep/report.md"])
 def test_report_links_figures_relative_to_its_own_path(tmp_path: Path, asked: str) -> None:
-    """The links work for a written report, for stdout and for the report of a completion."""
+    """Links to figures work in a report file, on stdout and after the completion."""
     root = tmp_path / "root"
     root.mkdir()
     parameters = {"command": "printf '<svg/>' > 'a b.svg'", "verify": "true"}

@@ -65,7 +65,7 @@ def judged(home: Path, crates: list[Path]) -> list[dict[str, Any]]:
     """Return the verdict of the official validator for each crate."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.exports.crate_judge", *map(str, crates)],
-        cwd=HERE, capture_output=True, text=True, check=False, timeout=240,
+        cwd=HERE, capture_output=True, text=True, check=False, timeout=1200,
         env={**os.environ, "HOME": str(home)},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -73,7 +73,8 @@ def judged(home: Path, crates: list[Path]) -> list[dict[str, Any]]:
     return verdicts
 
 
-# The workflow of this test has a charge by hand, like logs of older versions.
+# The history of this test contains a charge that a person wrote by hand, as logs of older versions
+# do. The mark allows this.
 @pytest.mark.forged
 @pytest.mark.slow
 @pytest.mark.parametrize(
@@ -100,7 +101,7 @@ def test_crate_of_every_state_is_valid(
 
 
 def test_crate_has_an_action_for_each_attempt_and_decision(completed: Place) -> None:
-    """The action of an amendment names the person who decided."""
+    """Each attempt is an action, and the action of an amendment names the deciding person."""
     found = entities(completed)
     runs = [i for i in found if i.startswith("#run-")]
     assert len(runs) == 8
@@ -116,7 +117,7 @@ def test_crate_has_an_action_for_each_attempt_and_decision(completed: Place) -> 
 
 
 def test_step_position_is_the_position_of_its_stage_in_the_plan(told: Place) -> None:
-    """The position does not depend on a number in the name of the stage."""
+    """The position follows the order of the plan and ignores numbers in stage names."""
     stages = [stage["id"] for stage in told.done("status")["stages"]]
     steps = [e for i, e in entities(told).items() if i.startswith("#step-")]
     for step in steps:
@@ -139,7 +140,7 @@ KNOWN = "https://doi.org/10.1103/PhysRev.65.117"
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory: pytest.TempPathFactory) -> Place:
-    """Create a stage with numbers and a figure that fails once and then passes."""
+    """Create a stage with metrics and a figure, whose check fails once and then passes."""
     folder = tmp_path_factory.mktemp("measured")
     metrics = {
         "T_c": {
@@ -192,7 +193,10 @@ def test_crate_is_a_folder_or_a_zip_with_its_files(
 
 
 def test_crate_export_does_not_replace_a_folder(measured: Place, tmp_path: Path) -> None:
-    """The name of a JSON file exports only the metadata, and `--with none` omits the files."""
+    """The export refuses an existing workflow folder.
+
+    The name of a JSON file exports only the metadata, and `--with none` leaves out the files.
+    """
     answer = measured.json("export", "ro-crate", str(measured.path))
     assert (answer.code, answer.error["code"]) == (4, "already_exists")
     measured.done("export", "ro-crate", str(tmp_path / FILE))
@@ -205,7 +209,7 @@ def test_crate_export_does_not_replace_a_folder(measured: Place, tmp_path: Path)
 def test_crate_has_the_error_and_the_reference_of_a_number(
     measured: Place,
 ) -> None:
-    """Both are separate values that the number refers to, also if the error is 0."""
+    """The crate has the error and the reference as separate values, even an error of 0."""
     found = entities(measured)
     run = "stage-1.att-0002"
     number = found[f"#number-{run}-T_c"]
@@ -232,14 +236,14 @@ def test_crate_has_the_numbers_of_a_failed_attempt(measured: Place) -> None:
 
 
 def test_figure_in_a_crate_is_an_image(measured: Place) -> None:
-    """The entity has the types File and ImageObject."""
+    """A figure file has the types File and ImageObject."""
     kinds = {e["name"]: e["@type"] for e in entities(measured).values() if "sha256" in e}
     assert kinds["stage-1/fit.svg"] == ["File", "ImageObject"]
     assert kinds["stage-1/fit.json"] == "File"
 
 
 def test_table_shows_an_error_of_zero_as_a_number(measured: Place) -> None:
-    """An empty cell would mean that the error is unknown."""
+    """An error of 0 is shown as 0, because an empty cell means an unknown error."""
     rows = list(csv.DictReader(text_of(measured, "table").splitlines()))[:2]
     assert [float(row["metrics.n.error"]) for row in rows] == [0, 0]
     assert [float(row["metrics.T_c.error"]) for row in rows] == [0.3, 0.01]
@@ -261,7 +265,7 @@ def test_crate_names_the_commit_of_the_code(measured: Place) -> None:
 
 @pytest.fixture(scope="module")
 def in_rounds(tmp_path_factory: pytest.TempPathFactory) -> Place:
-    """Create a loop of three rounds, whose points a stage writes."""
+    """Create a loop of three rounds in which a stage proposes the points."""
     place = looped(tmp_path_factory.mktemp("rounds"), *(f"x\n{n}\n" for n in (7, 8, 9)))
     place.done("run")
     return place
@@ -269,7 +273,7 @@ def in_rounds(tmp_path_factory: pytest.TempPathFactory) -> Place:
 
 @pytest.fixture(scope="module")
 def by_an_agent(tmp_path_factory: pytest.TempPathFactory) -> Place:
-    """Create a loop whose second round an agent chose, and whose third round is waiting."""
+    """Create a loop in which an agent chose the points of two rounds."""
     place = looped(tmp_path_factory.mktemp("agent"), "x\n0\n", "x\n0\n", ask="agent")
     for points in ('[{"x": 7}]', '[{"x": 8}]'):
         assert place.json("run").code == 6
@@ -300,7 +304,7 @@ def test_crate_has_the_inputs_and_results_of_each_round(in_rounds: Place) -> Non
 @pytest.mark.long
 @pytest.mark.slow
 def test_crate_names_the_agent_that_chose_the_points_of_a_round(by_an_agent: Place) -> None:
-    """The description of the round is the reason that the agent gave."""
+    """The crate names the agent, and describes the round with the agent's reason."""
     chosen = entities(by_an_agent)["#round-walk-2"]
     assert chosen["participant"]["@id"].startswith("#agent-")
     assert chosen["description"] == "lower"
@@ -311,7 +315,7 @@ def test_crate_names_the_agent_that_chose_the_points_of_a_round(by_an_agent: Pla
 def test_crates_with_numbers_figures_and_rounds_are_valid(
     measured: Place, in_rounds: Place, by_an_agent: Place, tmp_path: Path
 ) -> None:
-    """Rounds may be complete or empty, and chosen by a stage or by an agent."""
+    """The validator accepts complete and waiting rounds, chosen by a stage or by an agent."""
     crates = [
         crate_of(measured, tmp_path / "numbers"),
         crate_of(in_rounds, tmp_path / "over"),

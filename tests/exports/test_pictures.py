@@ -51,7 +51,7 @@ def test_wide_fan_is_drawn_as_one_card(tmp_path: Path) -> None:
 
 
 def test_timeline_shows_phases_failures_and_amendments(half_way: Place) -> None:
-    """It shows queue, computation, verification and waiting for a person."""
+    """The timeline shows queueing, computing, verifying and waiting for a person."""
     root = ET.fromstring(text_of(half_way, "timeline"))
     classes = {found.get("class") for found in root.iter()}
     assert {"phase queue", "phase compute", "phase verify", "phase person"} <= classes
@@ -68,7 +68,7 @@ def test_what_was_typed_is_text(told: Place) -> None:
 
 
 def test_mermaid_has_every_stage_and_every_dependency(told: Place) -> None:
-    """Each stage and each dependency has one line."""
+    """The Mermaid diagram has one line for each stage and each dependency."""
     lines = text_of(told, "mermaid").splitlines()
     assert lines[0] == "flowchart TD"
     nodes = [re.match(r"    (\w+)\[\".*\"\]:::\w+$", line) for line in lines]
@@ -79,7 +79,7 @@ def test_mermaid_has_every_stage_and_every_dependency(told: Place) -> None:
 
 @st.composite
 def graphs(draw: st.DrawFn) -> dict[str, list[str]]:
-    """Draw an acyclic graph, as the dependencies of each node."""
+    """Generate an acyclic graph as the dependencies of each node."""
     names = [f"n{number}" for number in range(draw(st.integers(0, 14)))]
     return {
         name: draw(st.lists(st.sampled_from(names[:place]), unique=True, max_size=4))
@@ -91,7 +91,7 @@ def graphs(draw: st.DrawFn) -> dict[str, list[str]]:
 
 @given(graphs())
 def test_stage_is_drawn_below_its_dependencies(needs: dict[str, list[str]]) -> None:
-    """No two stages share a place, and each edge goes down one layer at a time."""
+    """Each line between stages goes down layer by layer, and no two stages share a place."""
     found = compute_layout(needs)
     assert set(found.nodes) == set(needs)
     assert len(set(found.nodes.values())) == len(needs)
@@ -103,7 +103,7 @@ def test_stage_is_drawn_below_its_dependencies(needs: dict[str, list[str]]) -> N
 
 
 def test_cyclic_dependencies_can_be_drawn() -> None:
-    """An imported file may have such a cycle."""
+    """The layout places stages of an imported file that depend on each other in a cycle."""
     found = compute_layout({"a": ["b"], "b": ["a"], "c": []})
     assert set(found.nodes) == {"a", "b", "c"}
 
@@ -118,7 +118,7 @@ def test_shortened_text_fits_and_is_valid_xml(value: str, width: int) -> None:
 
 @given(st.text(max_size=80), st.integers(2, 30))
 def test_long_name_takes_at_most_two_lines(value: str, width: int) -> None:
-    """The name is broken between words and is only cut at its end."""
+    """A long name is broken between words, and only its end is cut."""
     lines = wrap_text(value, width)
     assert len(lines) <= 2
     assert all(count_columns(line) <= width for line in lines)

@@ -52,7 +52,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Place:
 
 
 def answers(place: Place) -> list[Any]:
-    """Return the answers of the commands."""
+    """Return the JSON answers of the commands that the Python reader must match."""
     return [
         place.done("status"),
         place.done("results")["results"],
@@ -79,7 +79,7 @@ def read(place: Path) -> list[Any]:
 @pytest.mark.long
 @pytest.mark.slow
 def test_reader_returns_the_answers_of_the_commands(ran: Place) -> None:
-    """This holds for a subfolder, one stage, a condition and an earlier version."""
+    """The reader also accepts a subfolder, one stage, a condition and an earlier version."""
     assert read(ran.path / "stage-1") == answers(ran)
     study = wfctl_eventstore.open(str(ran.path))
     assert study.status(at="4") == ran.done("status", "--at", "4")
@@ -110,7 +110,7 @@ def test_reader_writes_no_file(ran: Place, tmp_path: Path, monkeypatch: pytest.M
 
 @pytest.mark.slow
 def test_read_only_root_can_be_read(ran: Place) -> None:
-    """The root is mounted read-only."""
+    """The reader works on a root that is mounted read-only."""
     tried = subprocess.run(["unshare", "-rm", "true"], check=False, capture_output=True)
     need(tried.returncode == 0, "this kernel lets nobody mount in a name space")
     line = ["unshare", "-rm", "sh", "-c", READ_ONLY, "sh", str(ran.path), sys.executable]
@@ -120,14 +120,15 @@ def test_read_only_root_can_be_read(ran: Place) -> None:
     done = subprocess.run(line, check=False, capture_output=True, text=True, env=environ)
     assert done.returncode == 0, done.stderr
     found, after = json.loads(done.stdout), answers(ran)
-    # A process that the run started may end in between and change a value.
+    # A process that the run started may end between two reads and change a value, so changing
+    # values are not compared.
     told = {k: v for k, v in found[0].items() if v not in (before[0][k], after[0][k])}
     assert (told, found[1:]) == ({}, after[1:])
 
 
 @pytest.mark.slow
 def test_data_frames_have_a_row_for_each_entry(ran: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The values of a task are columns, and without pandas the error names pandas."""
+    """A data frame has a row for each task. Without pandas, the error names pandas."""
     need(find_spec("pandas") is not None, "not installed: pandas")
     study = wfctl_eventstore.open(ran.path)
     tasks = study.tasks("stage-1", frame=True)

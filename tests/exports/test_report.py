@@ -66,7 +66,7 @@ def opened(browser: Browser, file: Path, width: int, scheme: str) -> tuple[Page,
 def test_report_fits_the_screen_and_is_legible(
     browser: Browser, page_file: Path, device: str, scheme: str
 ) -> None:
-    """The report is checked on a phone and a desktop, in light and dark mode."""
+    """The report fits phone and desktop and has enough contrast in light and dark mode."""
     page, asked = opened(browser, page_file, WIDTHS[device], scheme)
     PICTURES.mkdir(parents=True, exist_ok=True)
     picture = page.screenshot(path=PICTURES / f"report-{device}-{scheme}.png", full_page=True)
@@ -84,7 +84,7 @@ def test_report_fits_the_screen_and_is_legible(
 
 @pytest.mark.slow
 def test_report_shows_every_stage_and_amendment(browser: Browser, page_file: Path) -> None:
-    """Each stage is visible in the graph and in the list, and amendments show their consent."""
+    """Graph and list show every stage, and each amendment shows the decision about it."""
     page, _ = opened(browser, page_file, 1280, "light")
     for stage in STAGES:
         assert page.locator(f"section[data-stage={stage}]").is_visible()
@@ -120,14 +120,14 @@ def test_report_is_valid_html(told: Place) -> None:
 
 
 def test_what_was_typed_is_text(told: Place) -> None:
-    """A purpose and a criterion with markup appear as text."""
+    """Markup in a purpose or a criterion appears as plain text in the report."""
     text = text_of(told, "report")
     assert "See it melt: &lt;b&gt;how&lt;/b&gt; &amp; why." in text
     assert "&lt;script&gt;alert(1)&lt;/script&gt; is only text" in text
 
 
 def test_report_shows_who_decided_what(completed: Place) -> None:
-    """It has evidence, consent, drift and the head of the log."""
+    """The report has the evidence, the decisions, the drift and the last hash of the log."""
     text = text_of(completed, "report")
     head = completed.done("fsck")["head"]
     for part in ("user:ada", "passed", "I looked again.", "exit 137", "no trace of it", head):

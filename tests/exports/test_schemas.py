@@ -43,7 +43,7 @@ def test_each_schema_is_valid(name: str) -> None:
 
 
 def test_schema_command_prints_each_schema(half_way: Place) -> None:
-    """Without a name, all schemas are printed, and an unknown name is a usage error."""
+    """`schema` without a name prints all schemas. An unknown name is a usage error."""
     assert half_way.done("schema").keys() >= EVERY.keys()
     assert half_way.done("schema", "state") == EVERY["state"]
     answer = half_way.json("schema", "states")
@@ -52,20 +52,20 @@ def test_schema_command_prints_each_schema(half_way: Place) -> None:
 
 
 def test_every_event_conforms_to_its_schema(told: Place) -> None:
-    """The envelope and the data of each event are checked."""
+    """The envelope and the data of each exported event conform to its schema."""
     for event in events(told):
         assert faults("event", event) == []
 
 
 @pytest.mark.parametrize("example", list(examples()), ids=lambda example: example.path.stem)
 def test_every_example_conforms_to_its_schema(example: Any) -> None:
-    """An example of the newest version of each type is stored with every field."""
+    """The stored example of each event type has every field and conforms to its schema."""
     if EVERY[example.type]["$id"].endswith(f":{example.version}"):
         assert faults(example.type, example.data) == []
 
 
 def test_event_with_wrong_data_does_not_conform(half_way: Place) -> None:
-    """The data of another type, an unknown type and an invalid hash are rejected."""
+    """The schema rejects the data of another type, an unknown type and an invalid hash."""
     event = next(e for e in events(half_way) if e["type"] == "stage.failed")
     assert faults("event", {**event, "data": {"stage": "stage-1"}})
     assert faults("event", {**event, "type": "stage.exploded"})
@@ -73,7 +73,7 @@ def test_event_with_wrong_data_does_not_conform(half_way: Place) -> None:
 
 
 def test_state_conforms_to_its_schema(told: Place) -> None:
-    """New, half-finished and completed workflows are checked."""
+    """The state of a new, a half-finished and a completed workflow conforms to the schema."""
     assert faults("state", json.loads(exported(told, "state"))) == []
 
 
@@ -81,7 +81,7 @@ def test_state_conforms_to_its_schema(told: Place) -> None:
 def test_real_histories_conform_to_the_schemas(
     name: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """The original state and the imported events are checked."""
+    """The original state and the imported events of real workflows conform to the schemas."""
     source = history(name)
     assert faults("state", json.loads((source / "workflow-state.json").read_bytes())) == []
     place = imported(copied(source, tmp_path_factory.mktemp("history") / "root"))
@@ -97,13 +97,13 @@ LINES = [
 
 @pytest.mark.parametrize("line", LINES, ids=" ".join)
 def test_every_answer_conforms_to_its_schema(half_way: Place, line: list[str]) -> None:
-    """Successful and failed commands are checked."""
+    """The JSON answers of successful and failed commands conform to their schemas."""
     assert faults("answer", half_way.json(*line).envelope) == []
 
 
 @pytest.mark.parametrize("name", ["stage.failed", "plan", "feature.state", "debug.stack.submitted"])
 def test_single_schema_equals_its_entry_in_the_full_list(tmp_path: Path, name: str) -> None:
-    """The error for an unknown name lists all names."""
+    """Each named schema is also in the full list, and an unknown name is an error."""
     every = Place(tmp_path).done("schema")
     alone = Place(tmp_path).done("schema", name)
     made = {**load_schemas(), **list_schemas(None)}

@@ -1,4 +1,4 @@
-"""Archives that are damaged, incomplete or forged: the import creates nothing."""
+"""The import of a damaged, incomplete or forged archive creates nothing."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ BROKEN = {"an event": _event, "a file": _gone, "the manifest": _unmanifested, "t
 def test_archive_that_contradicts_its_manifest_is_refused(
     lived: Place, tmp_path: Path, what: str
 ) -> None:
-    """The exit code is 1, and no root is created."""
+    """The import exits with code 1 and creates no root."""
     file = rewritten(handed_over(lived, tmp_path), BROKEN[what])
     answer = call("import", str(file), "--into", str(tmp_path / "made"), "-o", "json")
     assert (answer.code, answer.error["code"]) == (1, "unusable_archive")
@@ -59,7 +59,7 @@ def test_archive_that_contradicts_its_manifest_is_refused(
 
 
 def test_archive_with_a_flipped_byte_is_refused(lived: Place, tmp_path: Path) -> None:
-    """An import may only succeed if the byte is never read."""
+    """The import is refused, unless the changed byte is one that no reader needs."""
     file = handed_over(lived, tmp_path)
     whole, damaged, codes = file.read_bytes(), tmp_path / "damaged.zip", set()
     for place in range(0, len(whole), len(whole) // 60):
@@ -91,7 +91,7 @@ def forged(file: Path, change: Callable[[dict[str, Any], Files], None]) -> Path:
 
 
 def _escaping(manifest: dict[str, Any], files: Files) -> None:
-    """Let the machine name a file outside the root, with a valid chain of hashes."""
+    """Let a machine (agent protocol) name a file outside the root, with a valid chain."""
     stream = manifest["streams"][1]
     (line,) = files[stream["file"]].splitlines()
     event = {k: v for k, v in json.loads(line).items() if k not in ("hash", "position")}
@@ -108,7 +108,7 @@ def _reworded(_: dict[str, Any], files: Files) -> None:
 
 
 def _unclaimed(_: dict[str, Any], files: Files) -> None:
-    """Remove the first command."""
+    """Remove the first command from the archive's list of commands."""
     files["claims.jsonl"] = b"".join(files["claims.jsonl"].splitlines(keepends=True)[1:])
 
 
@@ -128,7 +128,7 @@ FORGED: dict[str, Callable[[dict[str, Any], Files], None]] = {
 
 @pytest.mark.parametrize("what", FORGED)
 def test_forged_archive_is_refused(lived: Place, tmp_path: Path, what: str) -> None:
-    """No file is created, neither in the new root nor outside."""
+    """A forged archive creates no file, neither in the new root nor outside."""
     lived.done("machine", "init", "job1", "--type", "conductor")
     file = forged(handed_over(lived, tmp_path), FORGED[what])
     before = tree(tmp_path)
@@ -138,7 +138,7 @@ def test_forged_archive_is_refused(lived: Place, tmp_path: Path, what: str) -> N
 
 
 def test_file_missing_in_the_manifest_is_not_imported(lived: Place, tmp_path: Path) -> None:
-    """Other kept versions are imported."""
+    """A kept version without a manifest entry is ignored, and the others are imported."""
     file = handed_over(lived, tmp_path)
     with ZipFile(file, "a") as archive:
         archive.writestr("drift/slipped-in", b"x")
@@ -156,7 +156,7 @@ def test_forged_event_is_detected_by_its_hash(lived: Place, tmp_path: Path) -> N
 
 
 def test_file_that_is_no_archive_is_refused(tmp_path: Path) -> None:
-    """The error code is unusable_archive."""
+    """Importing a file that is no archive gives the error code unusable_archive."""
     (tmp_path / "a.zip").write_text("hello")
     answer = call("import", str(tmp_path / "a.zip"), "--into", str(tmp_path / "b"), "-o", "json")
     assert (answer.code, answer.error["code"]) == (1, "unusable_archive")

@@ -191,7 +191,7 @@ class World:
         self.events = 0
 
     def begin(self, plan: dict[str, Any] = PLAN) -> None:
-        """Create the workflow under the policy trust."""
+        """Create the workflow under the consent policy trust, which proves no person."""
         self.act(BOT, build_creation_payload(plan, created=self.clock.text(), consent="trust"))
 
     def act(self, actor: Actor, command: Payload | str) -> None:

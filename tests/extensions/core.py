@@ -21,7 +21,7 @@ from tests.cli.support import HERE
 from wfctl_eventstore.extension import COMMAND_WORDS
 
 _PYTEST = ("-m", "pytest", "-q", "-p", "tests.extensions.missing", "--ignore", "tests/extensions")
-#: Packages of the core.
+#: Packages that belong to the core of the program.
 PACKAGES = "cli eventstore lifecycle migrations projections reconciler service wfctl_eventstore"
 #: Command lines of the core with their exit codes; they run in this order in one folder.
 COMMAND_LINES: dict[str, int] = {

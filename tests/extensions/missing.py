@@ -1,7 +1,7 @@
-"""A plugin of pytest that skips tests which need an extension that is deleted.
+"""A plugin of pytest that skips tests which need a deleted extension.
 
 `make core` and `make without` load it in a copy of the program without extensions. A test needs an
-extension if it imports a module of the extension, or if a command tells that the extension is
+extension if it imports a module of the extension, or if a command reports that the extension is
 missing.
 """
 

@@ -17,14 +17,14 @@ INSTALLED = sorted(COMMAND_WORDS)
 
 
 def test_every_extension_is_installed_and_every_package_is_an_extension() -> None:
-    """The list of the core and the folders name the same extensions."""
+    """The list in the core and the folders below extensions/ name the same extensions."""
     folders = {file.parent.name for file in (HERE / "extensions").glob("*/__init__.py")}
     assert folders == set(INSTALLED)
 
 
 @pytest.mark.parametrize("name", INSTALLED)
 def test_extension_adds_the_commands_that_the_core_lists(name: str) -> None:
-    """The core knows the first words of the commands without loading the extension."""
+    """Each command of an extension starts with words that the core lists for it."""
     extension = find_extension(name)
     assert isinstance(extension, Extension)
     words = COMMAND_WORDS[name]
@@ -44,7 +44,7 @@ QUESTIONS = [name for name, one in vars(Extension).items() if callable(one) and 
 
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_exactly_one_extension_answers_a_question_of_the_core(question: str) -> None:
-    """So no command reaches a method that is not implemented."""
+    """Exactly one extension implements each optional method that the core may call."""
     found = [name for name in INSTALLED if question in vars(type(find_extension(name)))]
     assert len(found) == 1
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-#: Headers that apply to a single connection.
+#: HTTP headers that apply only to a single connection, so the proxy does not forward them.
 _OF_A_HOP = frozenset({"connection", "content-length", "transfer-encoding"})
 
 
@@ -17,17 +17,18 @@ def _handler(port: int, token: str) -> type[BaseHTTPRequestHandler]:
         protocol_version = "HTTP/1.1"
 
         def log_message(self, *_: object) -> None:
-            """Say nothing."""
+            """Write no log."""
 
         def _pass_on(self) -> None:
             body = self.rfile.read(int(self.headers.get("content-length", 0)))
             sent = {k: v for k, v in self.headers.items() if k.lower() not in _OF_A_HOP}
             self.close_connection = True
-            # The server checks the host name that the client sent, with the server's port.
+            # The proxy keeps the host name that the client sent, because the server checks it. Only
+            # the port is that of the server.
             name = sent.pop("Host", sent.pop("host", "")).rpartition(":")[0]
             sent |= {"Host": f"{name}:{port}", "Authorization": f"Bearer {token}"}
             back = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
-            # Either side may close the connection in the middle of a stream.
+            # The client or the server may close the connection in the middle of a stream.
             with closing(back), suppress(OSError, http.client.HTTPException):
                 back.request(self.command, self.path, body, sent)
                 with back.getresponse() as answer:

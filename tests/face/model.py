@@ -14,17 +14,17 @@ Block = dict[str, Any]
 
 
 def says(text: str) -> Block:
-    """Return a block of text."""
+    """Return an answer block of text."""
     return {"type": "text", "text": text}
 
 
 def calls(tool: str, **arguments: Any) -> Block:
-    """Return a block that calls a tool."""
+    """Return an answer block that calls a tool."""
     return {"type": "tool_use", "id": f"toolu_{uuid4().hex}", "name": tool, "input": arguments}
 
 
 class Model:
-    """Answers with one block after another, and then with "done"."""
+    """A stub model that answers with prepared blocks in turn, and then with "done"."""
 
     def __init__(self, blocks: Sequence[Block]) -> None:
         self._blocks = list(blocks)
@@ -34,7 +34,10 @@ class Model:
         self.url = ""
 
     def answer(self, request: dict[str, Any]) -> Block:
-        """Return the next block; a request without tools is not part of the conversation."""
+        """Return the next prepared block.
+
+        A request without tools does not belong to the conversation and gets no block.
+        """
         if not request.get("tools"):
             return says("ok")
         with self._lock:
@@ -55,7 +58,7 @@ def model(*blocks: Block) -> Iterator[Model]:
         protocol_version = "HTTP/1.1"
 
         def log_message(self, *_: Any) -> None:
-            """Say nothing."""
+            """Write no log."""
 
         def do_POST(self) -> None:
             """Answer a message as a stream of events."""

@@ -16,7 +16,7 @@ from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
 HERE = Path(__file__).resolve().parents[2]
-#: The protocol's two generations.
+#: The two generations of the Model Context Protocol.
 ERAS = ("2026-07-28", "legacy")
 
 

@@ -15,7 +15,8 @@ from extensions.agents.tools import TOOLS
 
 TEXTS = st.one_of(st.text(max_size=30), st.integers(1, 9000).map(lambda n: "é" * n))
 LEAVES = st.one_of(st.none(), st.booleans(), st.integers(), TEXTS)
-#: Long lists contain only short strings, because no command prints more bytes.
+#: Long lists contain only short strings, so that a generated answer is not larger than the output
+#: of any command.
 MANY = st.tuples(st.text(max_size=30), st.integers(1, 3000)).map(lambda many: [many[0]] * many[1])
 VALUES = st.recursive(
     st.one_of(LEAVES, MANY),
@@ -29,7 +30,7 @@ VALUES = st.recursive(
 
 @given(data=VALUES)
 def test_answer_does_not_exceed_its_size_limit(data: object) -> None:
-    """Removed content is counted, and content that fits is complete."""
+    """An answer that is too long is cut, and it states the number of removed items."""
     text = dump_json_within_bound({"data": data, "version": 7})
     assert len(text.encode()) <= BOUND
     found = json.loads(text)
@@ -38,14 +39,14 @@ def test_answer_does_not_exceed_its_size_limit(data: object) -> None:
 
 
 def test_object_with_many_fields_is_cut() -> None:
-    """The first fields are kept."""
+    """If an object has too many fields, the answer has only its first fields."""
     found = json.loads(dump_json_within_bound({"data": {f"stage-{n}": n for n in range(5000)}}))
     assert found["data"]["stage-0"] == 0
     assert found["left_out"] == 5000 - len(found["data"])
 
 
 def test_command_without_an_answer_is_an_error() -> None:
-    """The error has the last line that the command printed."""
+    """If a command prints no answer, the error has the last line that it printed."""
     answer = answer_of(-1, "", "one\nit broke\n", writes=False)
     assert answer.is_error
     assert json.loads(answer.text)["error"]["message"].endswith("the command was ended: it broke")
@@ -137,7 +138,7 @@ CALLS: list[tuple[str, list[str], dict[str, Any]]] = [
 def test_suggested_step_is_a_tool_call_or_a_command_for_a_person(
     command: str, needs: list[str], expected: dict[str, Any]
 ) -> None:
-    """Missing arguments are named in `needs`, and all arguments fit the schema of the tool."""
+    """A suggested call names its missing arguments in `needs`, and fits the tool's schema."""
     [found] = suggest_calls(
         [{"command": command, "reason": "why", **({"needs": needs} if needs else {})}]
     )
@@ -153,7 +154,7 @@ def test_suggested_step_is_a_tool_call_or_a_command_for_a_person(
 
 
 def test_run_is_suggested_only_without_another_call() -> None:
-    """`run` stands for the calls that follow it."""
+    """If other calls are suggested, `run` is left out, because it stands for these calls."""
     go_on, dispatch = {"command": "wfctl run"}, {"command": "wfctl dispatch s-1"}
     assert [one["tool"] for one in suggest_calls([go_on])] == ["stage"]
     [only] = suggest_calls([go_on, dispatch])
@@ -174,7 +175,7 @@ def test_refusal_includes_suggested_calls() -> None:
 
 
 def test_empty_lists_at_the_top_of_an_answer_are_kept() -> None:
-    """An empty list of differences is an answer, but nested empty lists are left out."""
+    """An empty list that is the answer itself is kept. Nested empty lists are left out."""
     data: dict[str, Any] = {"differing": [], "other": None, "one": {"list": [], "x": 1}}
     out = json.dumps({"success": True, "data": data})
     found = json.loads(answer_of(0, out, "", writes=False).text)["data"]

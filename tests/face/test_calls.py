@@ -59,7 +59,7 @@ def root(folder: Path) -> Place:
 @pytest.mark.long
 @pytest.mark.parametrize("era", ERAS)
 def test_agent_runs_a_stage_from_plan_to_completion(folder: Path, era: str) -> None:
-    """The suggested calls lead to the end, and the log names the agent."""
+    """The suggested calls lead an agent to a completed stage, and the log names the agent."""
 
     async def steps(one: Agent) -> None:
         assert (await one.call("check", action="plan", plan="plan.json")).data["workflow"] == "melt"
@@ -88,7 +88,10 @@ def test_agent_runs_a_stage_from_plan_to_completion(folder: Path, era: str) -> N
 @pytest.mark.long
 @pytest.mark.parametrize("era", ERAS)
 def test_refusal_is_an_error_with_readable_text(root: Place, era: str) -> None:
-    """The text has code, message and exit code; clients would validate structured content."""
+    """The text has code, message and exit code, without structured content.
+
+    Clients would validate structured content against the schema for successful answers.
+    """
 
     async def steps(one: Agent) -> None:
         refused = await one.call("stage", action="dispatch", stage="stage-2")
@@ -109,7 +112,7 @@ def test_refusal_is_an_error_with_readable_text(root: Place, era: str) -> None:
 
 @pytest.mark.long
 def test_repeated_call_acts_once(root: Place) -> None:
-    """The same request id gives the first answer; with other content it is a conflict."""
+    """A repeated request id gets the first answer. Other content is a conflict."""
 
     async def steps(one: Agent) -> None:
         for _ in range(3):
@@ -142,7 +145,10 @@ def test_agent_cannot_approve_its_proposal(root: Place) -> None:
 
 @pytest.mark.long
 def test_agent_cannot_cancel_a_machine(root: Place) -> None:
-    """The refusal names the command for a person; listing cancelled machines is allowed."""
+    """Only a person can cancel a machine (agent protocol), and the refusal says how.
+
+    An agent may list cancelled machines.
+    """
 
     async def steps(one: Agent) -> None:
         await one.call("begin", action="machine", machine="m", type="oneshot")
@@ -157,7 +163,7 @@ def test_agent_cannot_cancel_a_machine(root: Place) -> None:
 
 @pytest.mark.long
 def test_actor_of_the_server_is_always_an_agent(root: Place) -> None:
-    """Neither the environment nor the arguments of a caller can change it to a person."""
+    """Neither the environment nor an argument can make the server act as a person."""
 
     async def steps() -> None:
         async with agent(root.path, WFCTL_ACTOR="user:pi") as one:
@@ -172,7 +178,7 @@ def test_actor_of_the_server_is_always_an_agent(root: Place) -> None:
 
 @pytest.mark.long
 def test_answers_have_at_most_six_kilobytes(tmp_path: Path) -> None:
-    """The limit holds for large workflows, and removed content is counted."""
+    """Answers about a large workflow are cut to the limit, and count what is left out."""
     stages = [
         {
             "id": f"stage-{n}",
@@ -237,7 +243,7 @@ def test_removed_and_restored_log_is_noticed(root: Place) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("era", ERAS)
 def test_null_arguments_and_json_strings_are_accepted(root: Place, era: str) -> None:
-    """Some clients send null for missing arguments, and others send objects as strings."""
+    """The server accepts null for a missing argument, and an object as a JSON string."""
 
     async def steps(one: Agent) -> None:
         assert (await one.call("get", stage=None, root=None)).data["workflow"] == "melt"
@@ -253,7 +259,7 @@ def test_null_arguments_and_json_strings_are_accepted(root: Place, era: str) -> 
 
 @pytest.mark.long
 def test_string_of_another_json_type_is_refused(root: Place) -> None:
-    """The refusal covers wrong types, plain text, half a surrogate pair and deep nesting."""
+    """A string with JSON of the wrong type is refused, and the error names the right type."""
 
     async def steps(one: Agent) -> None:
         for text in ("2", "stage-1", '["\\ud800"]', "[" * 5000, "null", "true"):
@@ -272,7 +278,7 @@ def test_string_of_another_json_type_is_refused(root: Place) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("action", ["verify", "wait"])
 def test_reading_action_accepts_a_request_id(root: Place, action: str) -> None:
-    """The schema of a tool has one request id for all actions."""
+    """A reading action accepts the request id that the tool's schema has for all actions."""
 
     async def steps(one: Agent) -> None:
         told = await one.call("stage", action=action, stage="stage-1", request_id="r1")
@@ -284,7 +290,7 @@ def test_reading_action_accepts_a_request_id(root: Place, action: str) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("era", ERAS)
 def test_tool_use_id_of_the_client_is_the_request_id(root: Place, era: str) -> None:
-    """A repeated id gives the first answer; an id in the arguments takes precedence."""
+    """A repeated tool use id gets the first answer. A request id in the call overrides it."""
 
     async def steps(one: Agent) -> None:
         meta: Any = {"claudecode/toolUseId": "toolu_01"}
@@ -330,7 +336,7 @@ def test_resources_and_prompts_can_be_read(root: Place) -> None:
 
 @pytest.mark.long
 def test_cancelled_wait_does_not_stop_the_job(root: Place) -> None:
-    """The job continues, and the server answers other calls."""
+    """If a client cancels a wait, the job continues and the server answers other calls."""
     write_plan(
         root.path,
         {
@@ -375,7 +381,7 @@ def _processes_of(word: str) -> list[int]:
 
 
 def test_killed_server_leaves_no_process(root: Place) -> None:
-    """The worker processes end with the server."""
+    """After the server was killed, its worker processes end."""
     word = f"FACE_TEST={os.getpid()}-{time.time_ns()}"
     name, _, value = word.partition("=")
 
@@ -385,7 +391,8 @@ def test_killed_server_leaves_no_process(root: Place) -> None:
                 await client.call_tool("brief", {})
                 processes = _processes_of(word)
                 assert len(processes) >= 4  # the server, the warm process and the idle workers
-                # The kernel reuses process ids, so the server may not have the smallest one.
+                # The server is found by its parent process, because the kernel reuses process ids
+                # and the server may not have the smallest one.
                 [server] = [pid for pid in processes if parent_process_id(pid) == os.getpid()]
                 os.kill(server, signal.SIGKILL)
                 with anyio.fail_after(10):
@@ -418,7 +425,10 @@ async def _busy(one: Agent, number: int) -> None:
 
 
 def test_history_of_a_root_with_machines_shows_their_events(tmp_path: Path) -> None:
-    """Actions that need a workflow are refused with a hint to name the machine."""
+    """In a root without a workflow, `history` shows the events of the machines.
+
+    Actions that need a workflow are refused with a hint to name the machine.
+    """
     made = Place(tmp_path).call("machine", "init", "one", "--type", "feature")
     assert made.code == 0, made
 
@@ -427,7 +437,8 @@ def test_history_of_a_root_with_machines_shows_their_events(tmp_path: Path) -> N
             await one.call("update", machine="one", data={"artifacts.design": "d.md"})
         ).is_error
         told = await one.call("history", action="events")
-        # The first event has a definition that exceeds the size of an answer.
+        # The first event has a long definition, which the answer leaves out because of its size
+        # limit.
         assert [event["type"] for event in told.data] == ["machine.created", "machine.updated"]
         assert told.value["left_out"]
         assert (await one.call("history", action="log")).data

@@ -1,4 +1,4 @@
-"""Twenty agents share one machine with a follower of its events."""
+"""Twenty agents share one machine (agent protocol) while a program follows its events."""
 
 from __future__ import annotations
 
@@ -24,13 +24,14 @@ from tests.face.test_http import TOKEN, _wait_until_it_listens, served
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 AGENTS, TASKS = 20, 6
-#: Exit codes for conflicts: another version, or a step that another agent took first.
+#: Exit codes for conflicts: another version of the machine, or a step that another agent took
+#: first.
 CONFLICTS = {4, 5}
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Place:
-    """Return a machine with some tasks."""
+    """Return a machine (agent protocol) with some tasks."""
     root = ("--root", str(tmp_path), "machine")
     assert call(*root, "init", "m", "--type", "feature").code == 0
     for number in range(TASKS):
@@ -40,7 +41,10 @@ def root(tmp_path: Path) -> Place:
 
 
 async def _agent(url: str, number: int) -> list[Told]:
-    """Take pending tasks by the version that was seen, and return all answers."""
+    """Let an agent take pending tasks with the machine's version that it read.
+
+    Return the answers to all its calls.
+    """
     told: list[Told] = []
     era = ERAS[number % len(ERAS)]
     async with (
@@ -72,7 +76,7 @@ async def _crowd(url: str) -> list[Told]:
 
 
 def test_twenty_agents_share_the_tasks_of_one_machine(root: Place) -> None:
-    """Each task starts once and ends once, and all errors are conflicts."""
+    """Each task starts and ends once, and a call only fails because of a conflict."""
     follower = subprocess.Popen(
         [sys.executable, "-m", "cli.main", "events", "--machine", "m", "--follow", "-o", "jsonl"],
         cwd=root.path,

@@ -34,7 +34,7 @@ PING = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
 
 @contextmanager
 def served(root: Path, *arguments: str) -> Iterator[str]:
-    """Serve a folder and yield the line with the server's address."""
+    """Start a server for a folder, and yield the line in which it prints its address."""
     process = subprocess.Popen(
         [sys.executable, "-m", "cli.main", "mcp", *arguments],
         cwd=root,
@@ -100,14 +100,14 @@ async def _note(http: httpx.AsyncClient, url: str) -> None:
 
 
 def test_socket_is_restricted_to_its_user(root: Path) -> None:
-    """The mode is 0600, clients need no token, and the socket is removed at the end."""
+    """The socket has the mode 0600, needs no token, and is removed when the server ends."""
     # The path of a socket must be short, but the folder of a test has a long path.
     with TemporaryDirectory(dir="/tmp") as short:
         _serve_on(Path(short) / "mcp.sock", root)
 
 
 def test_socket_of_a_killed_server_is_replaced(root: Path) -> None:
-    """No process listens on the leftover socket."""
+    """The server replaces a leftover socket on which no process listens."""
     with TemporaryDirectory(dir="/tmp") as short:
         path = Path(short) / "mcp.sock"
         with socket.socket(socket.AF_UNIX) as left:
@@ -144,7 +144,7 @@ def _serve_on(path: Path, root: Path) -> None:
 
 
 def test_unsafe_server_addresses_are_refused(root: Path) -> None:
-    """A non-local address needs a second option, and an existing file is not overwritten."""
+    """The server refuses a non-local address, a long path and an existing file."""
     place = Place(root)
     assert place.call("mcp", "--port", "0", "--host", "0.0.0.0").code == 2
     assert place.call("mcp", "--port", "1", "--socket", "x").code == 2

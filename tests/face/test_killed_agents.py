@@ -1,4 +1,4 @@
-"""Agents are killed one after another, and each next agent continues from the brief."""
+"""Agents are killed one after another. Each next agent continues from the brief (summary)."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from tests.rounds import rounds
 
 pytestmark = pytest.mark.slow
 
-#: The number of agents killed in one round, and the parts that are killed in turn.
+#: The number of agents that are killed in one round, and the victims of these kills in turn.
 KILLED, WAYS = 10, ("client", "server", "both", "memory")
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Place:
-    """Return a workflow of two jobs that write to a ledger, and a machine of three tasks."""
+    """Return a workflow of two jobs that write to a file, and a machine of three tasks."""
     plan = {**PLAN, "stages": [dict(stage) for stage in PLAN["stages"]]}
     for stage in plan["stages"]:
         stage["parameters"] = {**stage["parameters"], "ledger": str(tmp_path / "ledger")}

@@ -51,7 +51,7 @@ def run(modules: Path, program: str, *words: str, cwd: Path) -> subprocess.Compl
 
 
 def inspected(modules: Path, root: Path, *words: str) -> tuple[int, Any]:
-    """Return the exit code and the decoded output of the inspector."""
+    """Run the inspector, and return its exit code and its decoded output."""
     server = root / "server"
     server.write_text(f'#!/bin/sh\nPYTHONPATH={HERE} exec {sys.executable} -m cli.main mcp "$@"\n')
     server.chmod(0o755)
@@ -61,7 +61,7 @@ def inspected(modules: Path, root: Path, *words: str) -> tuple[int, Any]:
 
 
 def test_inspector_accepts_the_tool_list(modules: Path, root: Path) -> None:
-    """Strict mode reports any schema that some client cannot read."""
+    """The strict mode of the inspector, which rejects unusual schemas, accepts every tool."""
     code, found = inspected(modules, root, "--method", "tools/list", "--strict")
     assert code == 0
     assert {"brief", "stage", "ask_person"} <= {tool["name"] for tool in found["tools"]}
@@ -69,7 +69,7 @@ def test_inspector_accepts_the_tool_list(modules: Path, root: Path) -> None:
 
 @pytest.mark.parametrize("method", ["resources/list", "resources/templates/list", "prompts/list"])
 def test_inspector_lists_resources_and_prompts(modules: Path, root: Path, method: str) -> None:
-    """Each of the three lists has entries."""
+    """Each of the three lists (resources, resource templates, prompts) has entries."""
     code, found = inspected(modules, root, "--method", method)
     assert (code, len(next(iter(found.values()))) > 0) == (0, True)
 
@@ -87,7 +87,7 @@ def test_inspector_shows_the_text_of_a_refusal(modules: Path, root: Path) -> Non
 def test_conformance_suite_has_only_expected_failures(
     modules: Path, root: Path, tmp_path: Path
 ) -> None:
-    """An expected failure that passes is reported too."""
+    """The suite fails only where expected. An expected failure that passes is an error."""
     with served(root, "--port", "0") as said:
         address = re.search(r"http://127\.0\.0\.1:(\d+)(/\S*)", said)
         assert address is not None, said

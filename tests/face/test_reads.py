@@ -23,7 +23,7 @@ from tests.face.test_calls import _processes_of
 
 pytestmark = pytest.mark.slow
 
-#: Reads of version 6 or earlier, which later events do not change.
+#: Calls that read the state at version 6 or earlier. Later events do not change their answers.
 FIXED: tuple[tuple[str, dict[str, Any]], ...] = (
     ("get", {"at": "6"}),
     ("get", {"stage": "stage-1", "at": "5"}),
@@ -109,7 +109,7 @@ def _roots_and(calls: tuple[Any, ...]) -> Iterator[tuple[str, int, Any]]:
 
 @pytest.mark.long
 def test_concurrent_reads_match_the_command_line(folder: Path) -> None:
-    """The server answers 64 calls for two roots during writes, and more calls after them."""
+    """During and after writes, the server's answers equal those of the commands."""
     expected = {(r, n): _expected(folder, r, *call) for r, n, call in _roots_and(FIXED)}
     found: list[tuple[str, int, str]] = []
     quiet: list[tuple[str, int, str]] = []
@@ -162,7 +162,7 @@ def test_read_sees_earlier_acknowledged_writes(folder: Path) -> None:
 
 @pytest.mark.long
 def test_read_notices_a_replaced_root(folder: Path) -> None:
-    """Two roots swap their folders while the server runs."""
+    """If two roots swap their folders, the running server answers from the new folders."""
 
     async def steps(one: Agent) -> None:
         for names in (("one", "two"), ("two", "one"), ("one", "two")):
@@ -202,7 +202,7 @@ async def _with_readers(
 
 @pytest.mark.long
 def test_killed_reader_is_replaced(folder: Path) -> None:
-    """Reads are answered even if the reader is killed while it handles one."""
+    """If a reader process is killed during a read, the server still answers the read."""
 
     async def steps(one: Agent, readers: Callable[[], list[int]]) -> None:
         for _ in range(3):
@@ -227,7 +227,7 @@ def test_killed_reader_is_replaced(folder: Path) -> None:
 
 @pytest.mark.long
 def test_hanging_read_does_not_block_other_reads(folder: Path) -> None:
-    """Other reads get new processes, and later another reader replaces the hanging one."""
+    """While one read hangs, new processes answer other reads."""
 
     async def steps(one: Agent, readers: Callable[[], list[int]]) -> None:
         stopped = readers()

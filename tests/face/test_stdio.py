@@ -48,7 +48,7 @@ class Lines:
 
 @pytest.fixture
 def client(tmp_path: Path) -> Iterator[Lines]:
-    """Return a client of a workflow's server after the handshake."""
+    """Yield a client that has completed the handshake with the server of a workflow."""
     plan = write_plan(tmp_path, PLAN)
     assert Place(tmp_path).call("init", str(plan), "--consent", "trust").code == 0
     start = parameters(tmp_path)
@@ -64,7 +64,7 @@ def client(tmp_path: Path) -> Iterator[Lines]:
 
 
 def test_invalid_json_request_is_answered_with_its_id(client: Lines) -> None:
-    """The lines have half a surrogate pair or deep nesting, and the next request is answered."""
+    """The server answers unreadable JSON with an error for its id, and continues."""
     half = client.ask(CALL % (7, "record", '{"note":"\\ud800"}'))
     assert (half["id"], half["error"]["code"]) == (7, -32700)
     deep = '{"machine":"m","data":' + "[" * 9000 + "]" * 9000 + "}"
@@ -78,7 +78,7 @@ def test_invalid_json_request_is_answered_with_its_id(client: Lines) -> None:
     "line", ["not json", b"\xff\xfe", '{"jsonrpc":"2.0","method":', "[" * 9000]
 )
 def test_line_without_a_readable_id_is_answered_with_null(client: Lines, line: str | bytes) -> None:
-    """The protocol uses null as the id, and a blank line gets no answer."""
+    """The server's error has the id null. A blank line gets no answer."""
     answer = client.ask("", line)
     assert (answer["id"], answer["error"]["code"]) == (None, -32700)
     assert client.ask("", CALL % (2, "get", "{}"))["id"] == 2
@@ -97,7 +97,7 @@ def test_line_without_a_readable_id_is_answered_with_null(client: Lines, line: s
 def test_json_that_is_not_a_request_gets_its_own_error_code(
     client: Lines, line: str, id_: int | str | None
 ) -> None:
-    """The code is -32600 and differs from that of unreadable JSON."""
+    """Valid JSON that is no request gets the code -32600, unlike unreadable JSON."""
     answer = client.ask(line)
     assert (answer["id"], answer["error"]["code"]) == (id_, -32600)
 

@@ -1,4 +1,4 @@
-"""The table of tools: which actions it offers, and that the command line accepts all of them."""
+"""The table of tools for agents, compared with the command line."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ FORBIDDEN_OPTIONS = {
 
 
 def test_tool_list_is_short() -> None:
-    """Each session of an agent pays for the list: at most 2,500 tokens of four bytes."""
+    """The list has at most 2,500 tokens of four bytes, as each agent session reads it."""
     listed = [
         describe_tool(tool).model_dump_json(by_alias=True, exclude_none=True)
         for tool in TOOLS.values()
@@ -72,7 +72,7 @@ def test_tool_list_is_short() -> None:
 
 
 def test_tool_annotations_match_the_tools() -> None:
-    """Clients use the hints to decide when to ask their user."""
+    """The hints of a tool state whether it writes. Clients use them to ask their user."""
     hints: dict[str, Any] = {name: describe_tool(tool).annotations for name, tool in TOOLS.items()}
     assert hints["job"].read_only_hint
     assert not hints["stage"].read_only_hint
@@ -104,7 +104,7 @@ def test_tools_exclude_commands_reserved_for_persons(
 
 @pytest.mark.parametrize(("tool", "action", "route"), ROUTES)
 def test_tool_routes_match_the_command_line(tool: Tool, action: str | None, route: Route) -> None:
-    """The commands, options and numbers of arguments exist in the program."""
+    """The commands, options and arguments that a tool uses exist in the program."""
     command: Any = build_program().__self__  # type: ignore[attr-defined]
     words = list(route.words)
     while words:
@@ -119,7 +119,7 @@ def test_tool_routes_match_the_command_line(tool: Tool, action: str | None, rout
 
 @pytest.mark.parametrize(("tool", "action", "route"), ROUTES)
 def test_reading_tool_has_no_request_id(tool: Tool, action: str | None, route: Route) -> None:
-    """Only routes of writing tools pass a request id on."""
+    """A tool that only reads passes no request id to the command."""
     assert action is None or action in tool.routes
     if not tool.writes:
         assert "request_id" not in route.fields
@@ -138,7 +138,10 @@ def _sample(tool: Tool, name: str) -> Any:
 
 
 def _takes_words_alone(tool: Any, route: Any) -> bool:
-    """Return whether the route needs only words, because suggestions have no lists or objects."""
+    """Return whether a route needs only strings, numbers and booleans.
+
+    Suggested commands contain no lists or objects.
+    """
     needs = {*route.needs, *route.places}
     return not any(isinstance(_sample(tool, name), (list, dict)) for name in needs)
 
@@ -150,7 +153,7 @@ OF_WORDS = [one for one in ROUTES if _takes_words_alone(one.values[0], one.value
 def test_suggested_command_maps_to_its_tool_call(
     tool: Tool, action: str | None, route: Route
 ) -> None:
-    """The tool call gives the same command line again, with its needed arguments."""
+    """A command becomes a tool call, and that call gives the same command again."""
     given_ = {name: str(_sample(tool, name)) for name in (*route.needs, *route.places)}
     named = {"action": action} if action is not None else {}
     line = [word for word in line_of(tool, {**named, **given_}) if word != "--"]
@@ -170,7 +173,7 @@ HOSTILE = st.one_of(
 
 @given(text=HOSTILE, other=HOSTILE)
 def test_argument_values_never_become_options(text: str, other: str) -> None:
-    """Whatever a value contains, the program reads the same command with that value."""
+    """The program takes a value such as `--actor=user:pi` as a value, never as an option."""
     calls: list[tuple[str, dict[str, Any]]] = [
         ("record", {"note": text, "stage": other}),
         ("stage", {"action": "retry", "stage": text, "fix": other}),
@@ -185,7 +188,7 @@ def test_argument_values_never_become_options(text: str, other: str) -> None:
 
 
 def test_unfit_arguments_error_lists_the_expected_fields() -> None:
-    """An agent learns from the refusal which fields the tool accepts."""
+    """The error for unknown arguments lists the fields that the tool accepts."""
     with pytest.raises(
         WrongArguments, match=r"checkpoint: expected machine, summary.*found note"
     ) as told:

@@ -35,7 +35,10 @@ PLAN: dict[str, Any] = {
 
 
 class Worker:
-    """Takes one step after another; a file in the folder marks the completed work of a task."""
+    """An agent that takes one step after another.
+
+    A file in the folder records that the work of a task is complete.
+    """
 
     def __init__(self, one: Agent, folder: Path, calls: int) -> None:
         self._one = one

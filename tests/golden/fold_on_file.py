@@ -1,7 +1,8 @@
-"""Digests of the states that the fold gives for every stored example, for each `REDUCER` version.
+"""Digests of the states that the fold computes from every stored example event.
 
-A stored state is only reused by the same version of the fold. After a change of the fold or of the
-state, raise `REDUCER` and run ``python -m tests.golden.fold_on_file`` to write the digests.
+They belong to one `REDUCER` (version of the fold). A stored state is only reused by the same
+version. After a change of the fold or of the state, raise `REDUCER` and run ``python -m
+tests.golden.fold_on_file`` to write the digests.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ class OnDisk(TypedDict):
     states: dict[str, str]
 
 
-#: An order in which each event refers to earlier ones; other events follow by name.
+#: Event types in an order in which each event refers to earlier ones. Examples of other types
+#: follow by name.
 ORDER = (
     CREATED,
     "attempt.started",
@@ -71,13 +73,13 @@ def _folded(examples_: list[OnFile]) -> Workflow:
 
 @cache
 def rich() -> Workflow:
-    """Return a state into which every example was folded."""
+    """Return the state after folding every example event."""
     return _folded(in_order())
 
 
 @cache
 def usual() -> Workflow:
-    """Return a typical state, which does not depend on new examples."""
+    """Return the state after a few typical events, which new examples do not change."""
     life = [one for one in in_order() if one.type in ORDER and one.version == 1]
     return _folded(life)
 
@@ -91,7 +93,7 @@ def after(example: OnFile) -> str:
 
 
 def digests() -> dict[str, str]:
-    """Return the digest for each example, by the name of its file."""
+    """Return the digest of the state for each example, by the file name of the example."""
     return {example.path.stem: after(example) for example in in_order()}
 
 
@@ -102,7 +104,7 @@ def kept() -> OnDisk:
 
 
 def is_told(before: OnDisk, now: OnDisk) -> bool:
-    """Return whether every change of the fold has a new version; new examples are no change."""
+    """Return whether the fold has a new version if it changed. New examples are no change."""
     same = all(now["states"].get(name) == state for name, state in before["states"].items())
     return same or before["reducer"] != now["reducer"]
 

@@ -108,7 +108,8 @@ def _shape(schema: Any) -> str:  # noqa: C901 - one case for each form of a sche
 if __name__ == "__main__":
     if SHAPES.read_text("utf-8") != shapes():
         SHAPES.write_text(shapes(), "utf-8")
-        # The event types, whose schemas are written next, depend on the new shapes.
+        # The program starts again, because the schemas that it writes next depend on the new
+        # shapes.
         os.execv(sys.executable, [sys.executable, "-m", "tests.golden.schemas_on_file"])
     FOLDER.mkdir(exist_ok=True)
     for name, text in texts().items():

@@ -29,20 +29,20 @@ def lifted(example: OnFile) -> dict[str, Any]:
 
 @pytest.mark.parametrize("type_", sorted(EVERY))
 def test_every_event_type_has_an_example_of_each_version(type_: str) -> None:
-    """No version is missing, from the first to the current one."""
+    """Each version of each event type, from the first to the current one, has an example."""
     for version in range(1, EVERY[type_].schema_version + 1):
         assert path_of(type_, version).exists(), HOW
 
 
 def test_every_example_has_an_existing_event_type() -> None:
-    """Types are never removed, because logs may have their events."""
+    """No event type is removed, because logs may have events of this type."""
     assert {example.type for example in EXAMPLES} == set(EVERY)
     assert all(example.version <= VERSIONS[example.type] for example in EXAMPLES)
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.path.stem)
 def test_old_examples_are_converted_to_the_current_version(example: OnFile) -> None:
-    """The converted data is complete and equal to newly written data."""
+    """A converted old example equals the data that the current program would write."""
     payload = EVERY[example.type].model_validate(lifted(example))
     assert payload.model_dump(mode="json") == lifted(example)
 
@@ -67,7 +67,7 @@ def test_model_matches_the_schema_of_its_version(type_: str) -> None:
 
 @pytest.mark.parametrize("type_", sorted(EVERY))
 def test_example_contains_every_field(type_: str) -> None:
-    """Otherwise a changed field could go unnoticed."""
+    """Each example has every field of its schema, so no change goes unnoticed."""
     model = EVERY[type_]
     (kept,) = [e for e in EXAMPLES if (e.type, e.version) == (type_, model.schema_version)]
     assert set(kept.data) == set(model.model_fields)

@@ -1,4 +1,7 @@
-"""The fold does not change its input, and a change of its results needs a new version."""
+"""The fold (which computes the state from events) does not change its input.
+
+A change of its results needs a new version of the fold.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +18,13 @@ HOW = "raise REDUCER in lifecycle/fold/evolve.py, then python -m tests.golden.fo
 
 
 def ids(example: OnFile) -> str:
-    """Return the name of an example's file."""
+    """Return the file name of an example as the name of its test."""
     return example.path.stem
 
 
 @pytest.mark.parametrize("example", EVERY, ids=ids)
 def test_fold_does_not_change_the_previous_state(example: OnFile) -> None:
-    """Later events change only the new state, because the states share no list or object."""
+    """Folding an event leaves the earlier state unchanged."""
     before = rich()
     untouched = deepcopy(before)
     one = fact(example, before.head + 1)
@@ -35,7 +38,7 @@ def test_fold_does_not_change_the_previous_state(example: OnFile) -> None:
 
 @pytest.mark.parametrize("example", EVERY, ids=ids)
 def test_state_shares_no_objects_with_event_data(example: OnFile) -> None:
-    """Readers and caches that keep an event find it unchanged."""
+    """A change of the state does not change the event from which it was computed."""
     before = rich()
     one = fact(example, before.head + 1)
     data = deepcopy(one.data)
@@ -48,12 +51,12 @@ def test_state_shares_no_objects_with_event_data(example: OnFile) -> None:
 
 
 def test_nearly_all_examples_are_accepted_by_the_fold() -> None:
-    """Otherwise the other tests of this file would check nothing."""
+    """The fold accepts nearly all examples, so the other tests check something."""
     assert len(rich().set_aside) <= 5
 
 
 def test_fold_change_requires_a_new_version() -> None:
-    """Otherwise a stored state of the old fold would be used by the new one."""
+    """If the fold gives another state, its version must be new."""
     now = OnDisk(reducer=REDUCER, states=digests())
     assert is_told(kept(), now), HOW
     assert kept() == now, "write them anew: python -m tests.golden.fold_on_file"

@@ -1,4 +1,7 @@
-"""A workflow in memory that random or chosen commands drive, with control of both clocks."""
+"""A workflow in memory whose history consists of random or chosen commands.
+
+Tests control the time of each event and the time of its recording.
+"""
 
 from __future__ import annotations
 
@@ -52,11 +55,11 @@ PROPOSALS = st.one_of(
         insert=st.lists(STAGES, max_size=1).map(lambda on: {"name": "More", "depends_on": on}),
     ),
 )
-#: Approve the pending amendment; move a stage one step forward; let a stage fail.
+#: Names of steps: approve the pending amendment, move a stage one step forward, let a stage fail.
 AGREE, ONWARD, FAIL = "agree", "onward", "fail"
 DEED_NAMES = st.sampled_from([ONWARD, ONWARD, ONWARD, FAIL])
 Deed = Payload | str
-#: Each entry: the event, and how many minutes ago it happened.
+#: Each entry is a step, and the number of minutes that it happened before its recording.
 DEEDS = st.tuples(
     # Most of the steps move the workflow forward, so that histories get long enough.
     st.sampled_from([DEED_NAMES, DEED_NAMES, DEED_NAMES, PROPOSALS, COMMANDS]).flatmap(lambda s: s),
@@ -159,7 +162,7 @@ class Chronicle:
 
 
 def lived(depends: tuple[list[str], list[str]], deeds: list[tuple[Deed, int]]) -> Chronicle:
-    """Return the chronicle of a workflow after the given commands."""
+    """Return a workflow with the history of the given commands."""
     chronicle = Chronicle(plan(depends))
     for deed, minutes in deeds:
         chronicle.do(deed, minutes)

@@ -39,7 +39,8 @@ QUESTIONS: dict[str, list[str]] = {
     "audit-costs": ["audit", "costs"],
     "audit-sql": ["audit", "sql", SQL],
 }
-#: Hashes cover every byte of every event, so the golden files leave them out.
+#: Pattern of a hash. The golden files leave hashes out, because a hash depends on every byte of
+#: every event.
 _HASH = re.compile("[0-9a-f]{64}")
 FORMATS = {"txt": "text", "json": "json", "csv": "csv"}
 
@@ -52,7 +53,7 @@ def printed(root: Path, name: str, format_: str) -> str:
 
 
 def files(root: Path) -> dict[Path, str]:
-    """Return every golden file with its expected content."""
+    """Return the expected content of every golden file, by the name of the file."""
     return {
         FOLDER / f"{name}.{ending}": printed(root, name, format_)
         for name, line in QUESTIONS.items()

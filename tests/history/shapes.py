@@ -12,7 +12,7 @@ from projections.files.event_models import find_event_model
 
 Schema = dict[str, Any]
 
-#: Fields that refer to other things or count them; the rules check their values.
+#: Fields that name or count other things. They keep their values, because the rules check them.
 NAMES = frozenset(
     {"stage", "attempt", "amendment", "superseded_by", "dependency", "recovers", "number", "retry",
      "detected", "version", "kept", "invalidated_stages", "rewired", "rewire", "mode", "kind",

@@ -1,4 +1,4 @@
-"""`blame` names the event behind every field of every history."""
+"""`blame` names the event that set each field, for every field of every history."""
 
 from __future__ import annotations
 
@@ -37,7 +37,10 @@ def check_changes(trees: list[document_diff.Tree], changes: list[FieldChange]) -
 
 
 def check_every_field(log: WorkflowLog) -> int:
-    """Blame every part of the state, check that no field is missing, and return the number."""
+    """Blame every part of the state, and check that no field is missing.
+
+    Return the number of checked fields.
+    """
     trees: list[document_diff.Tree] = [{}]
     for _, state in log.steps():
         trees.append(orjson.loads(orjson.dumps(document_diff.build_tree(build_document(state)))))
@@ -62,7 +65,7 @@ def test_blame_names_the_event_that_set_each_field(chronicle: Chronicle) -> None
 @settings(max_examples=25)
 @given(CHRONICLES)
 def test_blame_of_a_single_field_matches_blame_of_its_stage(chronicle: Chronicle) -> None:
-    """Field names may contain keys with dots."""
+    """The answers are equal, also for a field whose name contains a key with dots."""
     for name in ("stage-1", "stage-2"):
         for found in find_blame(chronicle.log, name):
             alone = find_blame(chronicle.log, document_diff.format_path(found.change.path))
@@ -72,7 +75,7 @@ def test_blame_of_a_single_field_matches_blame_of_its_stage(chronicle: Chronicle
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [*s.STATES[4:5], *s.STATES[6:]])
 def test_blame_covers_every_field_of_an_imported_history(name: str, tmp_path: Path) -> None:
-    """The events come from a log that was kept by hand."""
+    """`blame` names events of a log that was kept by hand and imported."""
     with imported_log(name, tmp_path) as log:
         assert check_every_field(log) > 50
 
@@ -95,7 +98,7 @@ def amended() -> Chronicle:
 
 
 def test_blame_names_proposer_approver_and_reason() -> None:
-    """The answer also has the consent policy and both values."""
+    """For an amended field, the answer also has the consent policy and both values."""
     log = amended().log
     (found,) = find_blame(log, "stage-2.parameters.solver_tolerance", log.current().head - 2)
     told = found.to_dict()
@@ -105,13 +108,13 @@ def test_blame_names_proposer_approver_and_reason() -> None:
 
 
 def test_blame_of_a_removed_field_names_the_removal() -> None:
-    """The field had a value before and is absent now."""
+    """`blame` names the event that removed the field, and the value that it had before."""
     (found,) = find_blame(amended().log, "stage-2.parameters.solver_tolerance")
     assert (found.change.old, found.change.new) == (1e-8, ABSENT)
     assert found.to_dict()["is_there"] is False
 
 
 def test_blame_of_an_unknown_field_is_refused() -> None:
-    """The error lists the existing fields."""
+    """The error for an unknown field lists the existing fields."""
     with pytest.raises(NotFound, match="success_criteria"):
         find_blame(amended().log, "stage-2.solver")

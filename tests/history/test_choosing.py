@@ -39,7 +39,7 @@ FILTERS = {
 
 @pytest.mark.parametrize("line", FILTERS)
 def test_filters_select_events(place: Place, line: str) -> None:
-    """Filters work alone and in combination."""
+    """Each filter of `events` selects the right events, alone and combined with others."""
     words = [word.replace("NO-MEMORY", "NO MEMORY") for word in line.split()]
     found = [t for t in place.types(*words) if t != "stage.blocked"]
     assert found == FILTERS[line]
@@ -60,7 +60,7 @@ def taken_over(tmp_path: Path) -> Place:
 
 
 def test_imported_log_line_belongs_to_the_preceding_session(taken_over: Place) -> None:
-    """Events of a session include its start and its end, as for sessions of wfctl."""
+    """`--session N` selects imported lines from the start of session N to its end."""
     texts = {
         number: [e["data"].get("text") for e in taken_over.done("events", "--session", number)]
         for number in ("1", "2", "3")
@@ -75,7 +75,7 @@ def test_imported_log_line_belongs_to_the_preceding_session(taken_over: Place) -
 
 
 def test_import_ends_its_last_session(taken_over: Place) -> None:
-    """The reason is unknown, and events before the next session belong to no session."""
+    """The import ends the last session for an unknown reason, before the next one starts."""
     ended = {row["session"]: row["ended"] for row in taken_over.done("audit", "costs")}
     assert ended == {1: "unknown", 2: "unknown", 3: "waiting"}
     gone = taken_over.json("session", "show", "2")
@@ -86,7 +86,7 @@ def test_import_ends_its_last_session(taken_over: Place) -> None:
 
 
 class Watched(dict[str, Any]):
-    """A record that a weak reference can point to."""
+    """A record that a weak reference can observe, so that the test counts live records."""
 
     __hash__ = object.__hash__  # type: ignore[assignment]
 
@@ -140,14 +140,14 @@ def test_template_prints_one_line_per_event(place: Place) -> None:
 
 
 def test_follow_with_reverse_or_at_is_refused(place: Place) -> None:
-    """Both options need a last event, but `--follow` has none."""
+    """`--reverse` and `--at` need a last event, but `--follow` continues without end."""
     for words in (["--follow", "--reverse"], ["--follow", "--at", "3"]):
         assert place.json("events", *words).code == 2
         assert place.json("log", *words).code == 2
 
 
 def test_log_accepts_the_same_filters(place: Place) -> None:
-    """The entries also have a stage, a session and a message."""
+    """`log` accepts the filters of `events`. Entries have stage, session and message."""
     assert [e["type"] for e in place.done("log", "--status", "failed")] == ["stage.failed"]
     newest = place.done("log", "--reverse", "-n", "1")
     assert [entry["message"] for entry in newest] == ["Now the long one."]
@@ -166,7 +166,7 @@ def test_log_prints_relative_times_and_colors(place: Place) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("terminal", [True, False])
 def test_pager_is_used_only_on_a_terminal(place: Place, terminal: bool) -> None:
-    """The pager is the program that ``$PAGER`` names."""
+    """On a terminal, `log` uses the program that ``$PAGER`` names."""
     pager = "sed 's/^/paged: /'"
     controller, user = pty.openpty()
     done = subprocess.run(

@@ -43,7 +43,7 @@ def made(folder: Path) -> Place:
 
 
 def test_compare_shows_parameters_and_outputs_of_two_attempts(tmp_path: Path) -> None:
-    """Only differences are listed, unless `--all` is given."""
+    """`compare` lists only differences, and with `--all` also equal values."""
     place = made(tmp_path)
     one, two = "stage-1/att-0001", "stage-1/att-0002"
     found = {row["name"]: row for row in place.done("compare", one, two)["rows"]}
@@ -85,7 +85,7 @@ def test_compare_accepts_moments_and_copies(tmp_path: Path, kind: str) -> None:
 
 
 def test_compare_refuses_unknown_sides(tmp_path: Path) -> None:
-    """Two sides are required, and the error for an unknown attempt lists those that exist."""
+    """A single side is refused. The error for an unknown attempt lists the known ones."""
     place = made(tmp_path)
     assert place.call("compare", "1").code == 2
     assert place.call("compare", "1", "1").code == 2
@@ -133,7 +133,7 @@ ONE, TWO = "stage-1/att-0001", "stage-1/att-0002"
 
 @pytest.mark.long
 def test_compare_gives_differences_in_standard_errors(tmp_path: Path) -> None:
-    """A stage alone is compared over its attempts, and the changed script is listed."""
+    """`compare STAGE` compares the attempts of the stage and lists the changed script."""
     place = _fitted(tmp_path)
     text = place.call("compare", "stage-1").out
     assert "2.261 ± 0.010 J" in text
@@ -163,7 +163,7 @@ def test_compare_runs_prints_a_sorted_table(tmp_path: Path) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("git", [True, False])
 def test_compare_text_reads_scripts_from_root_or_git(tmp_path: Path, git: bool) -> None:
-    """If only the digest of a version is known, the error names that attempt."""
+    """`--text` shows changed lines. If a version is lost, the error names its attempt."""
     place = _fitted(tmp_path, git=git)
     answer = place.json("compare", ONE, TWO, "--text", "fit.py")
     if not git:
@@ -176,7 +176,7 @@ def test_compare_text_reads_scripts_from_root_or_git(tmp_path: Path, git: bool) 
 @pytest.mark.long
 @COPIES
 def test_compare_accepts_stages_of_two_workflows(tmp_path: Path, kind: str) -> None:
-    """A copy has the same number, and its script text if the file was copied."""
+    """A stage and its copy have the same metric. A lost script version is reported."""
     place = _fitted(tmp_path)
     other = _copied(place, kind)
     (place.path / "fit.py").write_text("print(1)\n")
@@ -193,7 +193,7 @@ ENERGY = {"at": "e.json#/e", "unit": "J", "better": "lower"}
 
 @pytest.mark.long
 def test_compare_accepts_a_trailing_slash(tmp_path: Path) -> None:
-    """Shell completion adds the slash to a stage, a folder or an archive."""
+    """`compare` ignores a slash after a stage, folder or archive, as shells add it."""
     place = _fitted(tmp_path)
     archive = place.path.parent / "COPY.ZIP"
     place.done("export", "archive", str(archive))
@@ -206,7 +206,7 @@ def test_compare_accepts_a_trailing_slash(tmp_path: Path) -> None:
 def test_compare_text_finds_a_file_as_input_and_as_output(
     tmp_path: Path,
 ) -> None:
-    """Neither side is shown as empty if the file is an output of one and an input of the other."""
+    """A file that is an output of one side and an input of the other has no differences."""
     one = {**STAGE, "parameters": {"command": "echo 1 > out.txt"}}
     two: dict[str, Any] = {"id": "stage-2", "name": "Read", "depends_on": ["stage-1"]}
     two |= {"inputs": ["stage-1/out.txt"], "outputs": ["stage-2/b"]}
@@ -232,7 +232,7 @@ def _has_unpacked(folder: Path) -> bool:
 def test_interrupted_compare_removes_the_unpacked_archive(
     tmp_path: Path, end: signal.Signals
 ) -> None:
-    """The temporary folder is removed after SIGTERM and SIGHUP."""
+    """After SIGTERM or SIGHUP, `compare` removes its temporary folder."""
     place = made(tmp_path)
     archive = _copied(place, "archive")
     folder = tmp_path / "tmp"
@@ -249,7 +249,10 @@ def test_interrupted_compare_removes_the_unpacked_archive(
 
 
 def test_compare_matches_tasks_of_two_sweeps_by_key(tmp_path: Path) -> None:
-    """Each metric has its unit, and the metric of the stage names its task."""
+    """Tasks with equal keys are compared. Each metric has its unit.
+
+    The metric of the stage names the task that it comes from.
+    """
     grid = {"grid": {"T": [1, 2]}}
     like = sweep(tmp_path / "trace", grid, metrics={"energy": ENERGY})
     other = {**like, "id": "stage-2", "outputs": ["stage-2/tasks.csv"]}

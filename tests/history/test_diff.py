@@ -8,7 +8,7 @@ from tests.cli.support import PLAN, Place, call, write_plan
 
 
 def test_diff_of_two_moments_shows_changed_fields(place: Place) -> None:
-    """Each field has its old and new value, and the exit code is 7."""
+    """`diff` shows the old and the new value of each changed field and exits with code 7."""
     answer = place.json("diff", "2", "session:1", "--field", "stage-1")
     assert answer.code == 7
     found = {d["field"]: (d["a"], d["b"]) for d in answer.data["differences"]}
@@ -20,7 +20,7 @@ def test_diff_of_two_moments_shows_changed_fields(place: Place) -> None:
 
 
 def test_diff_of_a_moment_with_itself_is_empty(place: Place) -> None:
-    """The exit code is 0, and an omitted moment means now."""
+    """`diff` exits with code 0 without a difference. A missing second moment means now."""
     assert place.json("diff", "5", "5").data["differences"] == []
     assert place.json("diff").code == 0
     head = str(place.version())
@@ -28,7 +28,7 @@ def test_diff_of_a_moment_with_itself_is_empty(place: Place) -> None:
 
 
 def test_diff_of_two_workflows_shows_their_definitions(place: Place, tmp_path: Path) -> None:
-    """Each workflow is read at its own moment."""
+    """`diff` reads each of the two workflows at its own version and shows all differences."""
     stages = [{**PLAN["stages"][0], "parameters": {"command": "true", "n": 2}}]
     other = tmp_path / "other"
     other.mkdir()

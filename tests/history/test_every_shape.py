@@ -66,12 +66,12 @@ DEEDS: list[Deed] = [
     EDIT,
     p.DriftReverted(file="workflow-state.json", proof={"policy": "trust"}),
 ]
-#: Event types that the service records as findings and no command records.
+#: Types of events that only the service records, when it finds something. No command records them.
 FOUND = frozenset({"drift.detected"})
 
 
 class Kept(Chronicle):
-    """A chronicle in a file whose events have random data."""
+    """A workflow log in a file whose events have random data."""
 
     def __init__(self, path: Path) -> None:
         path.unlink(missing_ok=True)
@@ -141,12 +141,12 @@ def test_readers_accept_every_shape_that_the_schemas_allow(
 def test_readers_accept_many_more_shapes(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
-    """The long test run tries more random shapes."""
+    """The previous test with more random event data, as a long test."""
     every_shape(data, tmp_path_factory.mktemp("log") / "events.db")
 
 
 def test_tables_accept_evidence_as_a_string(tmp_path: Path) -> None:
-    """The evidence of a completed stage is text and not an object."""
+    """The tables accept a completed stage whose evidence is text and not an object."""
     path = tmp_path / "events.db"
     chronicle = Kept(path)
     with closing(chronicle.store):

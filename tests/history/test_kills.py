@@ -1,4 +1,4 @@
-"""If a process is killed while it writes the tables, rows and checkpoint stay consistent."""
+"""If wfctl is killed while it writes history tables, rows and checkpoint are consistent."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def long(tmp_path: Path) -> Place:
 
 
 def checkpoint(place: Place) -> int:
-    """Return the version that the tables have reached, or 0."""
+    """Return the version up to which the tables are written, or 0 if they are empty."""
     with closing(open_connection(place.path / ".wfctl/events.db", "mode=ro", 5)) as database:
         row = database.execute("SELECT version FROM folds WHERE reducer = 'history'").fetchone()
     return row[0] if row is not None else 0

@@ -50,13 +50,13 @@ def view(chronicle: Chronicle, moment: Moment) -> bytes:
     ],
 )
 def test_moment_is_parsed_from_version_time_or_session(text: str, moment: Moment) -> None:
-    """Relative times use the syntax of git, such as `@{2 hours ago}`."""
+    """A moment is a version, a time such as git's `@{2 hours ago}`, or a session."""
     assert parse_moment(text, now=NOW) == moment
 
 
 @pytest.mark.parametrize("text", ["@{}", "@{soon}", "@{2 fortnights ago}", "session:x", "@{1 day"])
 def test_invalid_moment_is_refused(text: str) -> None:
-    """The error lists the accepted forms."""
+    """The error for an invalid moment lists the accepted forms."""
     with pytest.raises(InvalidOption, match="session:3"):
         parse_moment(text, now=NOW)
 
@@ -80,7 +80,7 @@ READS = {
 
 @pytest.mark.parametrize("name", READS)
 def test_future_version_is_not_found(place: Place, name: str) -> None:
-    """The state of a version that does not exist yet is unknown; version 0 is empty."""
+    """`--at` with a version after the end of the log is an error. Version 0 is empty."""
     answer = place.json(*READS[name], "--at", "999")
     assert (answer.code, answer.error["code"]) == (3, "not_found")
     assert answer.error["message"].startswith(
@@ -103,21 +103,21 @@ def test_moment_before_the_first_event_is_an_error(place: Place, moment: str) ->
 
 @pytest.mark.parametrize("year", ["0030", "0300", "1000"])
 def test_early_years_are_compared_correctly(year: str) -> None:
-    """Times are compared as strings, so years have leading zeros."""
+    """A year such as 30 gets leading zeros, because times are compared as strings."""
     chronicle = Chronicle(IN_A_ROW)
     for moment in (parse_moment(f"{year}-01-01"), parse_moment(None, f"{year}-01-01")):
         assert chronicle.log.state(moment) is None
 
 
 def test_at_and_known_at_are_combined() -> None:
-    """The view has what was true by one time and recorded by the other."""
+    """Both options together select events by their time and by their recording."""
     noon = "2026-03-31T12:00:00.000000Z"
     assert parse_moment("7", "2026-03-31T12:00:00Z") == Moment(7, known_by=noon)
     assert parse_moment("7", "5") == Moment(version=5)
 
 
 def discovered() -> Chronicle:
-    """Return a workflow whose first stage was found computed an hour later."""
+    """Return a workflow in which the end of the first stage was recorded an hour late."""
     chronicle = Chronicle(IN_A_ROW)
     assert chronicle.do(attempt("stage-1", 1, "sync"))
     chronicle.now += timedelta(hours=1)
@@ -126,7 +126,7 @@ def discovered() -> Chronicle:
 
 
 def test_late_discovery_is_visible_by_at_and_not_by_known_at() -> None:
-    """``--at`` shows what was true, ``--known-at`` what was recorded at that time."""
+    """``--at`` shows an end that was recorded later, and ``--known-at`` does not."""
     log = discovered().log
     so, known = parse_moment(minute(3)), parse_moment(None, minute(3))
     assert log.current(so).stages["stage-1"].status == "post_processing"
@@ -140,7 +140,7 @@ def test_late_discovery_is_visible_by_at_and_not_by_known_at() -> None:
 def test_later_events_do_not_change_known_at_views(
     chronicle: Chronicle, deeds: list[Any], data: st.DataObject
 ) -> None:
-    """This holds for any later events, whatever time they refer to."""
+    """Later events do not change what was known before, whatever time they refer to."""
     passed = (chronicle.now - BEGIN) // timedelta(minutes=1)
     moment = Moment(known_by=minute(data.draw(st.integers(0, passed))))
     before = view(chronicle, moment)
@@ -152,7 +152,7 @@ def test_later_events_do_not_change_known_at_views(
 @settings(max_examples=60)
 @given(CHRONICLES, st.integers(-100, 40), st.integers(-1, 40))
 def test_every_view_can_be_folded(chronicle: Chronicle, so: int, known: int) -> None:
-    """If the two clocks order events differently, no event refers to one that is left out."""
+    """For any pair of `--at` and `--known-at`, the selected events give a valid state."""
     moment = Moment(so_by=minute(so), known_by=minute(known))
     folded = list(chronicle.log.steps(upto=moment))
     assert all(event.occurred_at <= minute(so) for event, _ in folded)
@@ -163,13 +163,13 @@ def test_every_view_can_be_folded(chronicle: Chronicle, so: int, known: int) -> 
 @settings(max_examples=40)
 @given(CHRONICLES)
 def test_view_from_the_far_future_equals_the_current_state(chronicle: Chronicle) -> None:
-    """No event is left out permanently."""
+    """With times in the far future, both options together select every event."""
     last = Moment(so_by=minute(10_000), known_by=minute(10_000))
     assert view(chronicle, last) == render_state(chronicle.log.current())
 
 
 def test_clock_set_back_does_not_change_earlier_views() -> None:
-    """A later event is known later than the earlier events, even if its clock time is earlier."""
+    """If the clock is set back, a later event counts as recorded after earlier ones."""
     chronicle = Chronicle(IN_A_ROW)
     chronicle.do(p.NoteLogged(text="at one minute"))
     latest = chronicle.now
@@ -182,7 +182,7 @@ def test_clock_set_back_does_not_change_earlier_views() -> None:
 
 
 def test_session_as_moment_means_its_end() -> None:
-    """The session was ended by an event or by the next session; an unknown session is not found."""
+    """`session:N` is the state at the end of session N. An unknown session is an error."""
     chronicle = Chronicle(IN_A_ROW)
     ended = p.SessionEnded(reason="waiting")
     for command in (p.SessionStarted(), p.NoteLogged(text="one"), ended, p.NoteLogged(text="two")):

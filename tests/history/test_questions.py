@@ -55,7 +55,7 @@ def test_golden_files_include_every_audit(kept: Place) -> None:
 
 
 def test_csv_output_has_a_header_and_json_cells(kept: Place) -> None:
-    """Only audit commands support CSV, and cells with structured values contain JSON."""
+    """Only `audit` supports CSV. A cell with a structured value contains JSON."""
     rows = list(csv.DictReader(io.StringIO(kept.call("audit", "attempts", "-o", "csv").out)))
     assert [row["attempt"] for row in rows] == ["att-0001", "att-0002", "att-0001"]
     assert json.loads(rows[0]["evidence"]) == {"exit_code": 137}
@@ -74,7 +74,7 @@ def test_csv_output_escapes_formulas(kept: Place) -> None:
 
 
 def test_audit_accepts_at_and_known_at(told: Place) -> None:
-    """The answer is right although the tables contain newer events."""
+    """The answer about an earlier state is right although the tables contain newer events."""
     told.done("db", "project")
     count = "SELECT count(*) AS n, max(version) AS v FROM v_events"
     assert told.done("audit", "sql", count) == [{"n": 33, "v": 33}]
@@ -112,7 +112,7 @@ def test_audit_accepts_at_and_known_at(told: Place) -> None:
     ],
 )
 def test_sql_that_writes_is_refused(told: Place, statement: str) -> None:
-    """Nothing in the root or the tables changes."""
+    """`audit sql` refuses the statement and changes neither the root nor the tables."""
     assert refused(told, statement) == (5, "sql_refused")
 
 
@@ -127,14 +127,17 @@ def test_sql_that_writes_is_refused(told: Place, statement: str) -> None:
 def test_engine_specific_sql_that_writes_is_refused(
     told: Place, statement: str, engine: str
 ) -> None:
-    """The other engine reports a syntax error and changes nothing either."""
+    """One database engine refuses the statement, and the other reports a syntax error."""
     is_there = (engine == "sqlite") == (told.path / ".wfctl/events.db").exists()
     expected = (5, "sql_refused") if is_there else (2, "sql_error")
     assert refused(told, statement) == expected
 
 
 def refused(told: Place, statement: str) -> tuple[int, str]:
-    """Run a refused statement, check that nothing changed, and return exit code and error."""
+    """Run a statement that must be refused, and check that it changed nothing.
+
+    Return the exit code and the error code.
+    """
     told.done("db", "project")
     before, rows = tree(told.path), told.done("audit", "sql", "SELECT * FROM v_events")
     answer = told.call("-o", "json", "audit", "sql", "--", statement)
@@ -158,7 +161,7 @@ def test_invalid_sql_is_a_usage_error(told: Place) -> None:
 
 
 def test_duplicate_sql_columns_get_numbered_names(told: Place) -> None:
-    """No column is lost in a JSON object."""
+    """Equal column names get numbers, so that no column is lost in the JSON object."""
     found = told.done("audit", "sql", "SELECT 1 AS n, 2 AS n, '%' AS percent")
     assert found == [{"n": 1, "n_2": 2, "percent": "%"}]
 
@@ -171,7 +174,7 @@ def test_sql_aggregates_are_numbers(told: Place) -> None:
 
 
 def test_sql_may_start_with_comments(told: Place) -> None:
-    """Comments cannot hide a statement that writes."""
+    """A statement that writes is also refused after a comment."""
     comments = "/* which\nof */ -- them\n"
     assert told.done("audit", "sql", f"{comments}SELECT 1 AS n") == [{"n": 1}]
     assert told.call("audit", "sql", f"{comments}DELETE FROM folds").code == 5
@@ -184,7 +187,7 @@ def test_sql_values_without_json_form_are_strings(kept: Place) -> None:
 
 
 def test_query_with_outdated_tables_writes_nothing(kept: Place) -> None:
-    """The answer is complete, and no file changes."""
+    """If the tables lack events, the answer is still complete, and no file changes."""
     before = tree(kept.path)
     assert kept.done("audit", "sql", SQL)[0] == {"stage": "stage-1", "times": 9}
     assert tree(kept.path) == before
@@ -192,14 +195,14 @@ def test_query_with_outdated_tables_writes_nothing(kept: Place) -> None:
 
 @pytest.mark.slow
 def test_queries_write_nothing(kept: Place) -> None:
-    """No file in the root or below ``.wfctl`` changes."""
+    """A query changes no file in the root or below ``.wfctl``."""
     before = tree(kept.path)
     assert files(kept.path)
     assert tree(kept.path) == before
 
 
 def test_dry_run_of_db_project_writes_nothing(kept: Place) -> None:
-    """The answer states the version that the tables would reach."""
+    """`db project --dry-run` states the version that the tables would reach."""
     before = tree(kept.path)
     planned = kept.done("db", "project", "--dry-run")
     assert (planned["was"], planned["events"], planned["version"]) == (0, 33, 33)

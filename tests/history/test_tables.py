@@ -1,4 +1,7 @@
-"""The tables of the history are a cache with a checkpoint, and equal however they were built."""
+"""The history tables are a cache of the log with a checkpoint.
+
+They are equal whether they were updated, rebuilt or computed in memory.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +66,7 @@ def chronicle(tmp_path: Path) -> Iterator[Chronicle]:
 
 
 class Kept(Chronicle):
-    """A chronicle in a file."""
+    """A workflow log in a file."""
 
     def close(self) -> None:
         """Close the store."""
@@ -71,7 +74,7 @@ class Kept(Chronicle):
 
 
 def kept_in(path: Path, depends: Any = IN_A_ROW) -> Kept:
-    """Return a chronicle in a new file."""
+    """Return a new workflow log in a file."""
     path.unlink(missing_ok=True)
     upgrade_database(path)
     made: list[Kept] = []
@@ -87,7 +90,7 @@ def kept_in(path: Path, depends: Any = IN_A_ROW) -> Kept:
 def test_updated_rebuilt_and_folded_tables_are_equal(
     tmp_path: Path, depends: Any, parts: list[list[Any]]
 ) -> None:
-    """This holds for any history and any position of the checkpoints."""
+    """The tables are equal for any history and for any position of the checkpoints."""
     path = tmp_path / "events.db"
     with closing(kept_in(path, depends)) as chronicle:
         tables = HistoryTables(path, chronicle.log)
@@ -153,7 +156,7 @@ def test_concurrent_updates_write_each_row_once(chronicle: Chronicle, tmp_path: 
 def test_tables_of_an_older_format_are_rebuilt(
     chronicle: Chronicle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A newer program ignores the checkpoint of an older one."""
+    """A newer program ignores an older program's checkpoint and writes all rows again."""
     from extensions.history import sql_tables as module
 
     tables = HistoryTables(tmp_path / "events.db", chronicle.log)
@@ -166,7 +169,7 @@ def test_tables_of_an_older_format_are_rebuilt(
 
 
 def test_rebuild_keeps_rows_of_other_streams(chronicle: Chronicle, tmp_path: Path) -> None:
-    """The rows of another stream are still in the tables."""
+    """A rebuild of one event stream's tables keeps the rows of other streams."""
     path = tmp_path / "events.db"
     HistoryTables(path, chronicle.log).catch_up()
     with select_migration_database(path).writing() as connection:

@@ -21,7 +21,7 @@ IN_A_ROW = (["stage-1"], ["stage-2"])
 
 
 def types(causes: Causes) -> list[str]:
-    """Return the types of the events in the chain, newest first."""
+    """Return the types of the events in the chain of causes, newest first."""
     return [link.type for link in causes.chain]
 
 
@@ -41,7 +41,7 @@ def check(causes: Causes) -> None:
 @settings(max_examples=40)
 @given(CHRONICLES)
 def test_every_causal_chain_ends_at_the_first_event(chronicle: Chronicle) -> None:
-    """This holds for each stage of any history."""
+    """For each stage of any history, the chain of causes ends at the first event."""
     for stage in chronicle.log.current().stages:
         check(*find_causes(chronicle.log, stage))
 
@@ -61,7 +61,7 @@ def test_causes_of_a_waiting_stage_include_the_failure() -> None:
 
 @pytest.mark.parametrize("breadth", [1, 2])
 def test_why_names_each_awaited_stage_once(breadth: int, tmp_path: Path) -> None:
-    """Hundreds of stages depend on each other in a chain, or on all stages of the previous row."""
+    """`why` names each of hundreds of stages once, in a chain and in rows of two stages."""
     rows = [[f"stage-{row * breadth + n + 1}" for n in range(breadth)] for row in range(300)]
     stages = [
         {"id": id_, "name": "Go", "depends_on": above}
@@ -75,7 +75,7 @@ def test_why_names_each_awaited_stage_once(breadth: int, tmp_path: Path) -> None
 
 
 def test_causes_of_an_invalidated_stage_include_the_proposal() -> None:
-    """The chain names the approval and then the proposal."""
+    """The chain of causes has the approval of the amendment and then its proposal."""
     chronicle = Chronicle(plan(IN_A_ROW))
     for deed in (ONWARD,) * 6:
         assert chronicle.do(deed)
@@ -91,7 +91,7 @@ def test_causes_of_an_invalidated_stage_include_the_proposal() -> None:
 
 
 def test_causes_of_a_ready_stage_include_the_completed_dependency() -> None:
-    """The chain goes from stage.readied through stage.completed to workflow.created."""
+    """The chain of causes has stage.readied, stage.completed and workflow.created."""
     chronicle = Chronicle(plan(IN_A_ROW))
     for deed in (ONWARD,) * 3:
         assert chronicle.do(deed)
@@ -129,7 +129,7 @@ def test_causes_follow_all_dependencies_to_the_newest_event() -> None:
 
 @pytest.mark.slow
 def test_why_and_blame_fit_a_screen_or_the_token_budget(tmp_path: Path) -> None:
-    """However many stages wait, the stage that needs an action is named."""
+    """Even if 198 stages wait, the short output names the stage that needs an action."""
     stages = [
         {"id": f"stage-{n}", "name": "Go", "depends_on": [f"stage-{n - 1}"] if n > 1 else []}
         for n in range(1, 200)
@@ -153,13 +153,13 @@ def test_why_and_blame_fit_a_screen_or_the_token_budget(tmp_path: Path) -> None:
 
 
 def test_causes_of_an_unknown_stage_raise_an_error() -> None:
-    """The error is UnknownStage."""
+    """Asking for the causes of an unknown stage raises UnknownStage."""
     with pytest.raises(UnknownStage):
         find_causes(Chronicle(plan(IN_A_ROW)).log, "stage-9")
 
 
 def test_why_names_the_command_that_unblocks_a_workflow(place: Place) -> None:
-    """A workflow that is not blocked lists its ready stages."""
+    """`why` names the unblocking command. If nothing is blocked, it lists ready stages."""
     assert place.done("why")["ready"] == ["stage-1"]
     then = place.done("why", "--at", "session:1")
     assert then["status"] == "blocked"
@@ -172,7 +172,7 @@ def test_why_names_the_command_that_unblocks_a_workflow(place: Place) -> None:
 
 @pytest.mark.slow
 def test_causes_of_imported_stages_end_at_the_import(tmp_path: Path) -> None:
-    """Every stage of a real imported history has a complete chain."""
+    """Every stage of a real imported history has a chain of causes back to the import."""
     with imported_log(s.STATES[6], tmp_path) as log:
         for stage in log.current().stages:
             check(*find_causes(log, stage))

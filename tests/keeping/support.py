@@ -1,4 +1,4 @@
-"""Workflows of stages that run real jobs, and the files that these jobs leave."""
+"""Helpers for workflows with real jobs, and for the files that these jobs leave behind."""
 
 from __future__ import annotations
 
@@ -14,13 +14,16 @@ from tests.need import need_programs
 
 
 def stage(number: int, command: str, **fields: Any) -> dict[str, Any]:
-    """Return a stage that runs a command synchronously; ``parameters`` are added."""
+    """Return the plan entry of a stage that runs a shell command synchronously.
+
+    Further ``parameters`` of the stage are merged with the command.
+    """
     parameters = {"command": command, "expected_seconds": 1, **fields.pop("parameters", {})}
     return {"id": f"stage-{number}", "name": f"Step {number}", **fields, "parameters": parameters}
 
 
 def made(folder: Path, *stages: dict[str, Any], consent: str = "terminal", **plan: Any) -> Place:
-    """Create a workflow of the given stages."""
+    """Create a workflow of the given stages. Under the policy `terminal`, approve its plan."""
     place = Place(folder / "root")
     place.path.mkdir(parents=True)
     document = {"workflow_id": "w", "purpose": "See it kept.", "stages": list(stages), **plan}
@@ -31,18 +34,18 @@ def made(folder: Path, *stages: dict[str, Any], consent: str = "terminal", **pla
 
 
 def left(place: Path) -> set[str]:
-    """Return the digests of every file below a folder."""
+    """Return the SHA-256 digests of all files below a folder."""
     return {sha256(path.read_bytes()).hexdigest() for path in place.rglob("*") if path.is_file()}
 
 
 def recorded(place: Place) -> dict[str, dict[str, Any]]:
-    """Return the leftover files that the log names, by path."""
+    """Return the leftover files of jobs that the event log records, by path."""
     events = place.done("events", "--type", "attempt.left")
     return {file["path"]: file for event in events for file in event["data"]["files"]}
 
 
 def run_as_ordinary_user(place: Place, *arguments: str, code: int = 0, **environ: str) -> str:
-    """Run wfctl without root's power to ignore file modes, and return its output."""
+    """Run wfctl so that file permissions apply even if the tests run as root; return its output."""
     command = [
         sys.executable,
         "-c",

@@ -1,4 +1,4 @@
-"""A stage and its dependents can be computed again, also after the import of an archive."""
+"""Rerun of a completed stage and its dependents, also after the import of an archive."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def ran(folder: Path, consent: str) -> Place:
 
 @pytest.mark.long
 def test_rerun_from_a_stage_includes_its_dependents(tmp_path: Path) -> None:
-    """`--from` adds the stages that depend on the named one, and no others."""
+    """`wfctl rerun --from STAGE` repeats the stage and its dependents, and no other stages."""
     place = ran(tmp_path, "trust")
     lines = {
         ("--from", "stage-1"): ["stage-1", "stage-2"],
@@ -52,7 +52,7 @@ def test_rerun_from_a_stage_includes_its_dependents(tmp_path: Path) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("consent", ["terminal", "trust"])
 def test_rerun_of_an_imported_archive_needs_no_reason(tmp_path: Path, consent: str) -> None:
-    """The reason names the archive, and a person approves as for every rerun."""
+    """wfctl uses the archive's name as the reason; the rerun needs approval like any other."""
     there = taken_over(handed_over(ran(tmp_path, consent), tmp_path), tmp_path / "there")
     if consent == "terminal":
         answer = there.json(*MINE)
@@ -70,7 +70,7 @@ def test_rerun_of_an_imported_archive_needs_no_reason(tmp_path: Path, consent: s
 
 @pytest.mark.long
 def test_rerun_of_an_archive_is_approved_by_an_allowed_key(tmp_path: Path) -> None:
-    """Under the policy `signature`, an unknown key is refused."""
+    """Under the consent policy `signature`, wfctl refuses an approval with an unknown key."""
     keys = make_keys(tmp_path)
     here = Place(tmp_path / "here")
     here.path.mkdir()
@@ -86,7 +86,7 @@ def test_rerun_of_an_archive_is_approved_by_an_allowed_key(tmp_path: Path) -> No
 
 
 def test_archive_name_that_is_not_a_string_is_refused(tmp_path: Path) -> None:
-    """The configuration error names the key `archive`."""
+    """With `archive = 3` in the configuration, wfctl exits with 2 and names the key."""
     place = made(tmp_path, STAGES[0], consent="trust")
     config = place.path / ".wfctl/config.toml"
     config.write_text(f"{config.read_text()}archive = 3\n")

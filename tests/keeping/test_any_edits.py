@@ -1,6 +1,7 @@
-"""For random edits, the stale stages are exactly those that would compute something else.
+"""After random edits of files, `wfctl status` reports exactly the expected stages as stale.
 
-The model knows the bytes that each stage read and wrote, and compares them itself.
+The test keeps its own model of the bytes that each stage read and wrote, and compares wfctl's
+answers with the model.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ Files = dict[str, bytes | None]
 
 @dataclass
 class Stage:
-    """A stage of the model; `read` is None if the stage was never computed."""
+    """A stage of the model. `read` has the contents of the inputs at the last computation."""
 
     id: str
     needs: list[str]
@@ -37,7 +38,7 @@ class Stage:
 
 
 class World:
-    """A workflow, its files, and the model of its contents."""
+    """A workflow, its files, and the expected contents of these files."""
 
     def __init__(self, folder: Path, random: Random) -> None:
         self.place = Place(folder / "root")
@@ -72,7 +73,10 @@ class World:
         self.place.done("init", str(write_plan(folder, plan)), "--consent", "trust")
 
     def write(self, path: str, content: bytes) -> None:
-        """Write bytes to a path, in place or as a new file, with an old or current time."""
+        """Write bytes to a file.
+
+        At random, the file is written in place or replaced, and gets a current or an old time.
+        """
         place = self.place.path / path
         place.parent.mkdir(exist_ok=True)
         if self.random.random() < 0.5:
@@ -82,12 +86,12 @@ class World:
             os.utime(place, (1e9, 1e9))
 
     def now(self, path: str) -> bytes | None:
-        """Return the content of a path, or None."""
+        """Return the current content of a file, or None if the file does not exist."""
         place = self.place.path / path
         return place.read_bytes() if place.exists() else None
 
     def compute(self, id_: str) -> None:
-        """Compute a stage from the current files, and record the attempt like an executor."""
+        """Compute a stage from the current files, and append the events of a real run."""
         stage = self.stages[id_]
         read = {path: self.now(path) for path in stage.inputs}
         stage.read = {path: content or b"0" for path, content in read.items()}
@@ -115,7 +119,7 @@ class World:
         self.place.done("append", type_, "--data", json.dumps(data))
 
     def edit(self) -> None:
-        """Make one random change that a person or a program could make."""
+        """Make one random edit of a file, amend a random stage, or adopt its results."""
         files = [f"in-{n}.txt" for n in (1, 2, 3)] + [f"{id_}/out.txt" for id_ in self.stages]
         path = self.random.choice(files)
         content = self.now(path)
@@ -159,18 +163,18 @@ class World:
         return found
 
     def own(self, id_: str) -> set[str]:
-        """Return the inputs of a stage that differ from what the stage read."""
+        """Return the inputs of a stage that differ from the inputs of its last computation."""
         return {
             path for path, was in (self.stages[id_].read or {}).items() if self.now(path) != was
         }
 
     def stale(self) -> set[str]:
-        """Return the stages whose inputs, or whose dependencies' inputs, have changed."""
+        """Return the stages with changed inputs, and all stages that depend on them."""
         own = {id_ for id_ in self.stages if self.own(id_)}
         return own | {below for id_ in own for below in self.below(id_)}
 
     def wrong(self, id_: str) -> set[str]:
-        """Return the results of a stage that differ from what the stage wrote."""
+        """Return the outputs of a stage that differ from the recorded results of the stage."""
         return {path for path, was in self.stages[id_].left.items() if self.now(path) != was}
 
 
@@ -184,7 +188,10 @@ def _digests(files: Files) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("seed", [*range(2), *rounds(range(2, 40), few=18)])
 def test_stale_stages_match_the_model_after_random_edits(tmp_path: Path, seed: int) -> None:
-    """Status and verify match the model after each edit, and no stale stage passes its check."""
+    """After each edit, `status` and `verify` report the stages and files that the model expects.
+
+    `stage verify` fails for every stale stage.
+    """
     world = World(tmp_path, Random(seed))
     for _ in range(_EDITS):
         world.edit()

@@ -1,4 +1,4 @@
-"""Files in a stage's folder before the dispatch are visible to its command."""
+"""Files that a user puts into a stage's folder before the dispatch are sent to the job."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def with_scripts(folder: Path, **fields: Any) -> Place:
 
 
 def test_files_in_the_stage_folder_are_sent_to_the_job(tmp_path: Path) -> None:
-    """Files of subfolders too are recorded as inputs of the attempt, not as leftovers."""
+    """wfctl sends scripts and data, also from subfolders, and records them as inputs."""
     place = with_scripts(tmp_path)
     assert place.call("run").code == 0
     assert (place.path / "stage-1/a.txt").read_text() == "lib\nin\n"
@@ -41,7 +41,7 @@ def test_files_in_the_stage_folder_are_sent_to_the_job(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_retry_sends_no_result_of_an_earlier_attempt(tmp_path: Path) -> None:
-    """Files that the first job wrote are moved aside, but a file of the user is sent."""
+    """Before the retry, wfctl moves the first job's files aside; the user's own file is sent."""
     command = "cat extra; test ! -e made; r=$?; echo 1 > made; echo hi > a.txt; exit $r"
     command = f"test -e ../../../../../../go || {{ echo 1 > made; exit 3; }}; {command}"
     place = made(tmp_path, stage(1, command, outputs=OUT))
@@ -55,14 +55,14 @@ def test_retry_sends_no_result_of_an_earlier_attempt(tmp_path: Path) -> None:
 
 
 def test_empty_forward_files_sends_no_file(tmp_path: Path) -> None:
-    """With the field `forward_files`, wfctl sends only the files that the field lists."""
+    """If a plan sets `forward_files` to an empty list, wfctl sends no file of the folder."""
     place = with_scripts(tmp_path, parameters={"forward_files": []})
     assert place.call("run").code == 6
     assert "my run.sh" in (place.path / "stage-1/err").read_text()
 
 
 def test_large_file_in_the_stage_folder_is_refused(tmp_path: Path) -> None:
-    """The error names `forward_files`, so that nobody sends a data set by accident."""
+    """wfctl refuses to dispatch the stage, and suggests to list the files in `forward_files`."""
     place = with_scripts(tmp_path)
     with (place.path / "stage-1/data").open("wb") as file:
         file.truncate(10**9)

@@ -1,4 +1,4 @@
-"""A job launched by hand, as the published protocol says, is taken over and not repeated."""
+"""wfctl takes over a job that a user started by hand, and does not compute the stage again."""
 
 from __future__ import annotations
 
@@ -27,9 +27,12 @@ SESSION = "dpdisp_stage-1"
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
-    """Make a workflow of one stage whose command writes a trace, with a separate tmux server."""
+    """Make a workflow of one stage on a separate tmux server.
+
+    The stage's own command writes the file `ours`, which shows whether wfctl ran the command.
+    """
     need_programs("tmux")
-    # The path of a socket must be shorter than about 100 characters.
+    # A long temporary folder could exceed the limit of about 100 characters for a socket's path.
     sockets = tempfile.mkdtemp(prefix="wfctl-tmux-")
     monkeypatch.setenv("TMUX_TMPDIR", sockets)
     monkeypatch.delenv("TMUX", raising=False)
@@ -41,7 +44,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
 
 
 def launch(place: Place, code: int = 0, submission: dict[str, Any] | None = None) -> None:
-    """Launch the job of the stage as the protocol says; the job waits for a file `go`."""
+    """Start the stage's job in tmux by hand; the job waits until a file `go` exists."""
     folder = place.path / "stage-1"
     folder.mkdir(exist_ok=True)
     given = {"work_base": "."} if submission is None else submission
@@ -56,19 +59,19 @@ def launch(place: Place, code: int = 0, submission: dict[str, Any] | None = None
 
 
 def let_go(place: Place) -> None:
-    """Let the job end, and wait for its end."""
+    """Create the file `go` for which the job waits, and wait until the job has ended."""
     (place.path / "go").touch()
     until((place.path / "stage-1/DPDISP_DONE").exists)
 
 
 def say_running(document: dict[str, Any]) -> None:
-    """Set status and process in the state file as the protocol says."""
+    """Enter the status `running` and the tmux session into the state file, like a user."""
     document["stages"][0]["status"] = "running"
     document["stages"][0]["running_process"] = {"tmux_session": SESSION}
 
 
 def check_once(place: Place) -> None:
-    """Check that the stage was completed by the single attempt that was taken over."""
+    """Check that the job launched by hand completed the stage and is its only attempt."""
     found = place.done("show", "stage-1")
     assert (found["status"], len(found["attempts"])) == ("completed", 1)
     assert (place.path / "stage-1/a.txt").read_text() == "by hand\n"
@@ -80,7 +83,7 @@ def check_once(place: Place) -> None:
     [("dispatch", "stage-1"), ("rehydrate",), ("reconcile",), ("stage", "launch", "stage-1")],
 )
 def test_job_launched_by_hand_is_taken_over(place: Place, command: tuple[str, ...]) -> None:
-    """The tmux session and the files in the stage folder identify the job."""
+    """wfctl finds the job by its tmux session and its files, and records it as an attempt."""
     launch(place)
     place.done(*command)
     found = place.done("show", "stage-1")
@@ -94,7 +97,7 @@ def test_job_launched_by_hand_is_taken_over(place: Place, command: tuple[str, ..
 
 
 def test_run_collects_a_job_launched_by_hand(place: Place) -> None:
-    """The job has ended before the run and is not computed a second time."""
+    """If the job ended before `wfctl run`, the run uses its outputs and starts no second job."""
     launch(place)
     let_go(place)
     assert place.call("run").code == 0
@@ -104,7 +107,7 @@ def test_run_collects_a_job_launched_by_hand(place: Place) -> None:
 
 
 def test_failed_job_launched_by_hand_is_retried_by_wfctl(place: Place) -> None:
-    """The old marker files do not affect the retry."""
+    """After `stage retry`, wfctl runs the stage and ignores the failed job's marker files."""
     launch(place, code=3)
     let_go(place)
     assert place.call("run").code == 6
@@ -117,7 +120,7 @@ def test_failed_job_launched_by_hand_is_retried_by_wfctl(place: Place) -> None:
 
 @pytest.mark.parametrize("ended", [False, True])
 def test_manual_status_edit_with_evidence_is_adopted(place: Place, ended: bool) -> None:
-    """The status and the process come from the attempt that was taken over."""
+    """If a user's job exists, `drift adopt` gives the stage the status of this job."""
     launch(place)
     if ended:
         let_go(place)
@@ -132,7 +135,7 @@ def test_manual_status_edit_with_evidence_is_adopted(place: Place, ended: bool) 
 
 
 def test_manual_status_edit_without_evidence_is_refused(place: Place) -> None:
-    """The error names the missing tmux session, and the stage keeps its status."""
+    """Without a tmux session, `drift adopt` refuses a status of `running` and names the session."""
     edit(place, say_running)
     answer = place.json("drift", "adopt")
     assert answer.code == 5
@@ -141,7 +144,7 @@ def test_manual_status_edit_without_evidence_is_refused(place: Place) -> None:
 
 
 def test_session_of_another_root_is_ignored(place: Place, tmp_path: Path) -> None:
-    """The session has the expected name but works in another folder."""
+    """wfctl ignores a tmux session with the expected name that works in another root's folder."""
     launch(place)
     other = made(tmp_path / "other", stage(1, "echo hi > a.txt", outputs=OUT))
     (other.path / "stage-1").mkdir()
@@ -153,7 +156,7 @@ def test_session_of_another_root_is_ignored(place: Place, tmp_path: Path) -> Non
 
 
 def test_nested_key_of_a_new_object_can_be_adopted(place: Place) -> None:
-    """`--only` selects one key of an object that the edit added."""
+    """If an edit adds an object, `drift adopt --only` can adopt a single key of that object."""
 
     def change(document: dict[str, Any]) -> None:
         document["stages"][0]["parameters"]["new"] = {"x": 1, "y": 2}
@@ -165,7 +168,7 @@ def test_nested_key_of_a_new_object_can_be_adopted(place: Place) -> None:
 
 
 def submission(command: str, **resources: Any) -> dict[str, Any]:
-    """Return a submission as a person writes it by hand."""
+    """Return the content of a submission.json file as a user would write it."""
     sent = {"command": command, "task_work_path": "stage-1", "forward_files": ["tool.sh"]}
     return {"work_base": ".", "resources": resources, "task_list": [sent]}
 
@@ -184,14 +187,14 @@ def planned(folder: Path) -> tuple[Place, str]:
 
 
 def by_hand(place: Place, given: dict[str, Any]) -> Place:
-    """Launch the job by hand, and let the next command take it over."""
+    """Start the job by hand, and run `wfctl reconcile`, which takes over the job."""
     launch(place, submission=given)
     place.done("reconcile")
     return place
 
 
 def by_import(place: Place, given: dict[str, Any]) -> Place:
-    """Launch the job by hand, and import the files without the existing log."""
+    """Start the job by hand, delete wfctl's log, and import the workflow from its files."""
     launch(place, submission=given)
     edit(place, say_running)
     shutil.rmtree(place.path / ".wfctl")
@@ -221,7 +224,10 @@ def test_job_launched_with_other_values_waits_for_a_person(
     given: dict[str, Any],
     field: str,
 ) -> None:
-    """Its outputs are not accepted, and the stage can be computed as defined instead."""
+    """wfctl does not accept outputs of a command or resources that differ from the plan.
+
+    A person can let the attempt fail and compute the stage as planned.
+    """
     place, command = planned(tmp_path / "planned")
     adopted(place, given)
     assert place.done("show", "stage-1")["launched_otherwise"] == {"att-0001": [field]}
@@ -253,7 +259,7 @@ def test_job_launched_with_other_values_waits_for_a_person(
 def test_job_launched_by_hand_records_its_inputs(
     place: Place, tmp_path: Path, adopted: Callable[[Place, dict[str, Any]], Place]
 ) -> None:
-    """Inputs, sent files and scripts are recorded; if one changes, the stage becomes stale."""
+    """wfctl records inputs, sent files and scripts; a later change makes the stage stale."""
     place, command = planned(tmp_path / "planned")
     adopted(place, submission(command, cpu_per_node=2, queue_name="fast"))
     let_go(place)
@@ -273,7 +279,7 @@ def test_job_launched_by_hand_records_its_inputs(
 def test_submission_edited_after_the_takeover_is_refused(
     place: Place, tmp_path: Path, adopted: Callable[[Place, dict[str, Any]], Place]
 ) -> None:
-    """The digest of the original submission is recorded at the takeover."""
+    """wfctl records the digest of submission.json at the takeover, and detects a later edit."""
     place, command = planned(tmp_path / "planned")
     adopted(place, submission("bash tool.sh tol=1e-4 > a.txt"))
     (place.path / "stage-1/submission.json").write_text(json.dumps(submission(command)))

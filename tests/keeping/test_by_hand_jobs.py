@@ -1,4 +1,7 @@
-"""A job launched by hand outlives its tmux session, and the job alone decides the result."""
+"""A job that a user started through DPDispatcher continues after the end of its tmux session.
+
+The stage gets the result of this job, and wfctl does not start a second job.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ def place(tmux: Place, tmp_path: Path) -> Place:
 
 
 DPDISP = Path(sys.executable).with_name("dpdisp")
-#: The job works in ``scratch/HASH/stage-1``.
+#: The command runs in ``scratch/HASH/stage-1``, so the root is three folders above.
 COMMAND = (
     "echo start >> ../../../trace; while [ ! -e ../../../go ]; do sleep 0.05; done; "
     "echo by hand > a.txt; [ ! -e ../../../fail ] || { echo ERROR: it is cold >&2; exit 3; }"
@@ -38,7 +41,7 @@ COMMAND = (
 
 
 def prepare(place: Place) -> None:
-    """Write the submission and the wrapper script of the job as the protocol says."""
+    """Write submission.json and the wrapper script for a launch by hand."""
     root = place.path
     (root / "stage-1").mkdir(exist_ok=True)
     task = {
@@ -75,7 +78,7 @@ def prepare(place: Place) -> None:
 
 
 def launch(place: Place) -> None:
-    """Launch the stage's job through DPDispatcher in a tmux session."""
+    """Start the stage's job through DPDispatcher in a tmux session, and wait until it runs."""
     prepare(place)
     root = place.path
     command = ["tmux", "new-session", "-d", "-s", SESSION, "bash stage-1/dpdisp-run.sh"]
@@ -84,19 +87,19 @@ def launch(place: Place) -> None:
 
 
 def kill_session() -> None:
-    """End the tmux session with the wrapper and DPDispatcher, but not the job."""
+    """End the tmux session with its wrapper script and DPDispatcher; the job continues to run."""
     subprocess.run(["tmux", "kill-session", "-t", SESSION], check=True)
 
 
 def import_log(place: Place) -> None:
-    """Import the files as if the workflow had never had a log."""
+    """Delete wfctl's log, and import the workflow from its files."""
     edit(place, say_running)
     shutil.rmtree(place.path / ".wfctl")
     place.done("import", str(place.path), "--consent", "trust")
 
 
 def end_job(place: Place) -> None:
-    """Let the job end without a monitor."""
+    """Let the job end, and wait until DPDispatcher's folder shows the end."""
     (place.path / "go").touch()
     until(lambda: any(place.path.glob("scratch/*/*_job_tag_finished")) or is_flagged(place))
 
@@ -108,12 +111,12 @@ def is_flagged(place: Place) -> bool:
 
 
 def starts(place: Place) -> int:
-    """Return how often the job's command was started."""
+    """Return the number of times that the job's command was started."""
     return len((place.path / "trace").read_text().splitlines())
 
 
 def check_collected(place: Place) -> None:
-    """Check that the job's own result completed the stage, and that it was computed once."""
+    """Check that `wfctl run` completes the stage with the job's output and starts no second job."""
     answer = place.json("run")
     assert answer.code == 0, answer
     found = place.done("show", "stage-1")
@@ -124,7 +127,7 @@ def check_collected(place: Place) -> None:
 
 @pytest.mark.parametrize("launched_in", ["import", "root", "unseen"])
 def test_job_that_outlives_its_session_gets_a_new_monitor(place: Place, launched_in: str) -> None:
-    """Processes in DPDispatcher's folder show that the job runs, so its wrapper starts again."""
+    """After the tmux session is killed, wfctl finds the running job and monitors it again."""
     launch(place)
     if launched_in == "root":
         assert place.done("reconcile")["findings"][0]["verdict"]["name"] == "SESSION_ALIVE"
@@ -141,7 +144,10 @@ def test_job_that_outlives_its_session_gets_a_new_monitor(place: Place, launched
 
 @pytest.mark.parametrize("launched_in", ["import", "unseen"])
 def test_result_of_an_unmonitored_job_is_collected(place: Place, launched_in: str) -> None:
-    """The job succeeded after its session ended; markers of an earlier launch are ignored."""
+    """If the job succeeds after its session was killed, wfctl uses its output.
+
+    Marker files of an earlier launch are ignored.
+    """
     launch(place)
     kill_session()
     end_job(place)
@@ -154,7 +160,7 @@ def test_result_of_an_unmonitored_job_is_collected(place: Place, launched_in: st
 
 
 def test_exit_code_of_a_killed_monitor_does_not_end_the_job(place: Place) -> None:
-    """Only DPDispatcher was killed: the exit code of the wrapper is not that of the job."""
+    """If only DPDispatcher is killed, wfctl ignores the wrapper's exit code; the job continues."""
     launch(place)
     place.done("reconcile")
     found = subprocess.run(
@@ -174,7 +180,7 @@ def test_exit_code_of_a_killed_monitor_does_not_end_the_job(place: Place) -> Non
 
 
 def test_retry_is_refused_while_the_failed_job_still_runs(place: Place) -> None:
-    """The error names the running process, and no second job is dispatched."""
+    """If a job of a stage declared as failed still runs, `wfctl dispatch` starts no second job."""
     launch(place)
     place.done("reconcile")
     kill_session()
@@ -187,7 +193,7 @@ def test_retry_is_refused_while_the_failed_job_still_runs(place: Place) -> None:
 
 
 def test_failure_after_the_session_ended_is_recorded(place: Place) -> None:
-    """The job is not submitted again."""
+    """If the job fails after its session was killed, wfctl records the failure, without a rerun."""
     launch(place)
     (place.path / "fail").touch()
     kill_session()
@@ -203,7 +209,7 @@ def test_failure_after_the_session_ended_is_recorded(place: Place) -> None:
 
 @pytest.mark.parametrize("watched", [True, False], ids=["session", "no session"])
 def test_failure_of_a_job_launched_by_hand_names_its_cause(place: Place, watched: bool) -> None:
-    """`err` is read from DPDispatcher's folder, and the wrapper's exit code is recorded."""
+    """wfctl reads the error message from the job's stderr file in DPDispatcher's folder."""
     launch(place)
     place.done("reconcile")
     if not watched:

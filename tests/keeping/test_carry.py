@@ -1,4 +1,4 @@
-"""A killed simulation continues from its restart file, and the log names that file."""
+"""A new attempt of a simulation continues from the restart file of the previous attempt."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from tests.reconciler.support import until
 
 pytestmark = pytest.mark.slow
 OUT = ["stage-1/end.txt"]
-#: Ten steps, each written to a trace; at step 5 the job waits for a kill or for `go`.
+#: A simulation of ten steps. Step 5 waits until the test kills the job or creates `go`, and step 7
+#: fails unless the file `on` exists.
 STEPS = """
 n=$(cat run.restart 2> /dev/null || echo 0)
 while [ "$n" -lt 10 ]; do
@@ -41,17 +42,17 @@ def simulation(folder: Path, **fields: Any) -> Place:
 
 
 def trace(place: Place) -> list[str]:
-    """Return the computed steps in order."""
+    """Return the numbers of the computed steps, in the order of their computation."""
     return (place.path / "trace").read_text().split()
 
 
 def started(place: Place) -> list[dict[str, Any]]:
-    """Return the data of the start of each attempt."""
+    """Return the data of all recorded starts of attempts."""
     return [event["data"] for event in place.done("events", "--type", "attempt.started")]
 
 
 def test_killed_simulation_continues_from_its_restart_file(tmp_path: Path) -> None:
-    """No step is computed twice, and the log names the file, its digest and its attempt."""
+    """The second attempt repeats no step; the log names the restart file and its attempt."""
     place = simulation(tmp_path)
     (place.path / "on").touch()
     place.done("dispatch", "stage-1")
@@ -71,7 +72,7 @@ def test_killed_simulation_continues_from_its_restart_file(tmp_path: Path) -> No
 
 @pytest.mark.long
 def test_retry_continues_from_the_files_of_a_failed_attempt(tmp_path: Path) -> None:
-    """Each attempt starts from the newest restart file; the stage folder has the last one."""
+    """After a failure, the retry starts from the newest restart file and repeats no step."""
     place = simulation(tmp_path)
     (place.path / "go").touch()
     assert place.call("run").code == 6
@@ -85,7 +86,7 @@ def test_retry_continues_from_the_files_of_a_failed_attempt(tmp_path: Path) -> N
 
 @pytest.mark.long
 def test_restart_file_of_other_inputs_is_not_used(tmp_path: Path) -> None:
-    """After an input changed, the job starts from the beginning, with a message."""
+    """If an input changed before the retry, the job starts from step 1, and wfctl says why."""
     place = simulation(tmp_path, inputs=["in.txt"])
     (place.path / "in.txt").write_text("1\n")
     (place.path / "go").touch()
@@ -104,7 +105,7 @@ def test_restart_file_of_other_inputs_is_not_used(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_edited_restart_file_is_not_used(tmp_path: Path) -> None:
-    """The file is not the one that the attempt wrote, so the job starts from the beginning."""
+    """If a user edited the restart file after the attempt, the job starts from step 1."""
     place = simulation(tmp_path)
     (place.path / "go").touch()
     assert place.call("run").code == 6

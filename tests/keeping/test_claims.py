@@ -1,4 +1,7 @@
-"""Claims and edits are compared with the evidence, and an undecided edit stops every run."""
+"""wfctl compares claims about jobs and manual edits with the evidence.
+
+A manual edit about which nobody has decided stops every run.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ Document = dict[str, Any]
 
 
 def edit(place: Place, change: Callable[[Document], object]) -> None:
-    """Edit the state file like a script, which also changes ``updated``."""
+    """Change the state file like a user's script, which also sets the field ``updated``."""
     path = place.path / "workflow-state.json"
     document = json.loads(path.read_text("utf-8"))
     change(document)
@@ -29,12 +32,12 @@ def edit(place: Place, change: Callable[[Document], object]) -> None:
 
 
 def set_tolerance(document: Document) -> None:
-    """Set a smaller tolerance for the first stage."""
+    """Set the parameter `tol` of the first stage to a smaller value."""
     document["stages"][0]["parameters"]["tol"] = "1e-6"
 
 
 def tolerant(folder: Path) -> Place:
-    """Return a workflow of one stage with a tolerance."""
+    """Return a workflow of one stage that has the parameter `tol`."""
     return made(
         folder, stage(1, "echo hi > a.txt", outputs=OUT, parameters={"tol": "1e-4", "n": 1})
     )
@@ -53,7 +56,7 @@ def tolerant(folder: Path) -> Place:
     ],
 )
 def test_claim_that_a_running_job_ended_is_refused(tmp_path: Path, claim: tuple[str, ...]) -> None:
-    """The refusal states the verdict of the evidence, and the job continues."""
+    """wfctl sees that the job still runs, refuses the claim, and does not disturb the job."""
     gate = "while [ ! -e ../../../../../../go ]; do sleep 0.05; done; echo hi > a.txt"
     place = made(tmp_path, stage(1, gate, outputs=OUT))
     place.done("dispatch", "stage-1")
@@ -83,7 +86,7 @@ def running(folder: Path, consent: str) -> Place:
 
 
 def test_overruled_evidence_is_listed_by_the_audit(tmp_path: Path) -> None:
-    """A person needs a proof to overrule, once for each claim that the evidence denies."""
+    """`audit bypasses` lists each claim that a person recorded with `--overrule`."""
     place = running(tmp_path, "trust")
     assert place.json("stage", "compute", "stage-1").error["code"] == "claim_denied"
     words = ("stage", "compute", "stage-1", "--overrule", "the node is gone", "--command-id", "k")
@@ -106,7 +109,7 @@ def test_overruled_evidence_is_listed_by_the_audit(tmp_path: Path) -> None:
 
 
 def test_agent_cannot_overrule_the_evidence(tmp_path: Path) -> None:
-    """If a person must decide, an invented proof in a raw event is refused too."""
+    """wfctl refuses `--overrule` without a person's consent, and an event with a forged proof."""
     place = running(tmp_path, "terminal")
     answer = place.json("stage", "compute", "stage-1", "--overrule", "trust me")
     assert (answer.code, answer.error["code"]) == (6, "needs_consent")
@@ -120,7 +123,7 @@ def test_agent_cannot_overrule_the_evidence(tmp_path: Path) -> None:
 
 
 def test_claim_that_a_failed_job_computed_is_refused(tmp_path: Path) -> None:
-    """The job's own exit record shows the failure."""
+    """wfctl reads the exit code of the ended job, and refuses the claim of a success."""
     place = made(tmp_path, stage(1, "exit 3", outputs=OUT))
     place.done("dispatch", "stage-1")
     until((place.path / "stage-1/DPDISP_DONE").exists)
@@ -129,7 +132,11 @@ def test_claim_that_a_failed_job_computed_is_refused(tmp_path: Path) -> None:
 
 
 def test_manual_edit_of_the_definition_stops_the_run(tmp_path: Path) -> None:
-    """Run, dispatch and runner name the field with both values; `drift adopt` proposes it."""
+    """After an edit of a stage's parameter in the state file, wfctl starts no job.
+
+    The error has the field with its old and new value. `drift adopt` turns the edit into a
+    proposal.
+    """
     place = tolerant(tmp_path)
     edit(place, set_tolerance)
     for command in (("run",), ("dispatch", "stage-1"), ("run", "--autonomous")):
@@ -143,7 +150,7 @@ def test_manual_edit_of_the_definition_stops_the_run(tmp_path: Path) -> None:
 
 
 def test_run_continues_after_a_manual_edit_is_reverted(tmp_path: Path) -> None:
-    """The workflow continues with the values in the log."""
+    """After `drift revert`, the run uses the values that the log has."""
     place = tolerant(tmp_path)
     edit(place, set_tolerance)
     assert place.call("run").code == 6
@@ -155,7 +162,7 @@ def test_run_continues_after_a_manual_edit_is_reverted(tmp_path: Path) -> None:
 def test_protective_edit_stops_the_run_until_a_decision(
     tmp_path: Path, field: str, value: object
 ) -> None:
-    """A manual edit that reduces autonomy or budget is respected, as in the published protocol."""
+    """If a user's edit turns off autonomous runs or lowers the budget, wfctl starts no job."""
     place = made(
         tmp_path,
         stage(1, "echo hi > a.txt", outputs=OUT),
@@ -168,7 +175,7 @@ def test_protective_edit_stops_the_run_until_a_decision(
 
 
 def test_single_field_of_an_edit_can_be_adopted(tmp_path: Path) -> None:
-    """`--only` accepts the path of a nested field, and the other changes are not adopted."""
+    """Of two edited parameters, `drift adopt --only FIELD` proposes only the named one."""
     place = tolerant(tmp_path)
 
     def change(document: Document) -> None:

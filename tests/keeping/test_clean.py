@@ -1,4 +1,4 @@
-"""`wfctl clean` deletes only files of wfctl, after a confirmation, and the log names them."""
+"""`wfctl clean` deletes leftover files of old attempts, and the log names these files."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def retried(folder: Path) -> Place:
 
 
 def files(place: Place) -> dict[str, str]:
-    """Return all files except the folder of wfctl and the projections of the log."""
+    """Return the digests of the files in stage folders, by path."""
     return {
         path: digest
         for path, digest in tree(place.path).items()
@@ -40,7 +40,7 @@ def files(place: Place) -> dict[str, str]:
 
 @pytest.mark.long
 def test_clean_deletes_leftovers_of_superseded_attempts(tmp_path: Path) -> None:
-    """The last good attempt, the outputs and other files stay; a second call deletes nothing."""
+    """`wfctl clean` deletes a failed attempt's files, but no outputs and no files of the user."""
     place = retried(tmp_path)
     (kept,) = place.path.glob("stage-1/.attempts/att-0001-*/kept/stage-1")
     (kept / "strange").write_text("nobody knows\n")
@@ -63,7 +63,7 @@ def test_clean_deletes_leftovers_of_superseded_attempts(tmp_path: Path) -> None:
 
 
 def test_log_names_deleted_leftovers(tmp_path: Path) -> None:
-    """The event is written before the files are removed."""
+    """The event `leftovers.freed` and the progress log name every file that `clean` deleted."""
     place = retried(tmp_path)
     assert "stage-1/big" in recorded(place)
     paths = place.done("clean", "--yes")["freed"][0]["paths"]
@@ -75,7 +75,7 @@ def test_log_names_deleted_leftovers(tmp_path: Path) -> None:
 
 
 def test_clean_without_a_terminal_requires_yes(tmp_path: Path) -> None:
-    """The error lists the files that would be deleted and names the flag `--yes`."""
+    """Without `--yes`, `wfctl clean` deletes nothing, and lists the attempts to clean."""
     place = retried(tmp_path)
     before = files(place)
     answer = place.json("clean")
@@ -87,7 +87,7 @@ def test_clean_without_a_terminal_requires_yes(tmp_path: Path) -> None:
 
 
 def test_age_size_and_stage_limit_clean(tmp_path: Path) -> None:
-    """The leftovers of a stage that is not completed are never deleted."""
+    """Options limit what `clean` deletes; files of a stage that is not completed always stay."""
     place = retried(tmp_path)
     assert place.done("clean", "--yes", "--older-than", "1h")["freed"] == []
     assert place.done("clean", "--yes", "--larger-than", "1 GB")["freed"] == []

@@ -39,7 +39,7 @@ def place(tmp_path: Path) -> Place:
 
 
 def committed(place: Place, *files: str) -> str:
-    """Commit files and return the commit."""
+    """Create a git repository with the given files, and return the id of its commit."""
     git(place, "init", "-q")
     git(place, "add", "-f", *files)
     git(place, "commit", "-qm", "one")
@@ -54,7 +54,7 @@ def code(place: Place) -> Any:
 
 @pytest.mark.long
 def test_attempt_records_the_commit_of_its_files(place: Place) -> None:
-    """`report`, `show` and `compare` print the commit."""
+    """`show`, `report` and `compare` print the commit and the files that differ from it."""
     commit = committed(place, ".")  # The commit includes the state that wfctl writes.
     assert code(place) == {"commit": commit, "dirty": False, "files": []}
     assert f"commit {commit}\n" in place.call("show", "stage-1").out
@@ -69,7 +69,7 @@ def test_attempt_records_the_commit_of_its_files(place: Place) -> None:
 
 @pytest.mark.long
 def test_uncommitted_files_make_an_attempt_dirty(place: Place) -> None:
-    """An attempt is dirty if a script is untracked or another file of the repository differs."""
+    """An untracked script or a change of any tracked file makes the attempt `dirty`."""
     (place.path / "lib.txt").write_text("a\n")
     commit = committed(place, "lib.txt")
     assert code(place) == {"commit": commit, "dirty": True, "files": ["run.py"]}
@@ -84,7 +84,7 @@ def test_uncommitted_files_make_an_attempt_dirty(place: Place) -> None:
 
 
 def test_paths_are_relative_to_the_root_not_the_repository(place: Place) -> None:
-    """The root may be a subfolder of the repository; all paths in the log start at the root."""
+    """If the root is a subfolder of the repository, recorded paths start at the root."""
     above = Place(place.path.parent)
     commit = committed(above, "root/run.py")
     (place.path / "run.py").write_text(SCRIPT + SCRIPT)
@@ -128,7 +128,7 @@ def test_attempt_starts_without_a_commit(
     monkeypatch: pytest.MonkeyPatch,
     lay: Callable[[Place, Path], None],
 ) -> None:
-    """Git has no repository, no commit, a broken index, or it fails or hangs."""
+    """If git has no repository or commit, fails or hangs, the attempt records no commit."""
     lay(place, tmp_path)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
     assert code(place) is None
@@ -136,7 +136,7 @@ def test_attempt_starts_without_a_commit(
 
 
 def test_attempt_starts_without_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All programs except git are on PATH."""
+    """If git is not installed, the attempt runs and records no commit."""
     folder = tmp_path / "bin"
     folder.mkdir()
     for entry in os.environ["PATH"].split(":"):
@@ -160,7 +160,7 @@ HOSTILE = {
 def test_programs_configured_in_the_repository_are_not_run(
     place: Place, tmp_path: Path, way: str
 ) -> None:
-    """Neither a file monitor nor a content filter of the git configuration runs."""
+    """wfctl runs no file monitor and no content filter that the git configuration names."""
     committed(place, "run.py")
     evil, trace = tmp_path / "evil", tmp_path / "trace"
     _program(evil, f"echo ran >> {trace}")
@@ -169,7 +169,7 @@ def test_programs_configured_in_the_repository_are_not_run(
     driver = "evil=a" if way == "named" else "evil"
     (place.path / ".git/info").mkdir(exist_ok=True)
     (place.path / ".git/info/attributes").write_text(f"run.py filter={driver}\n")
-    # Git reads the content of a file whose size has not changed.
+    # The size of the file must not change: only then does git read the content and run the filter.
     (place.path / "run.py").write_text(SCRIPT.replace("hi", "ho"))
     subprocess.run(["git", "-C", str(place.path), "status"], capture_output=True, check=False)
     assert trace.exists()  # The attack works on git itself.
@@ -180,7 +180,7 @@ def test_programs_configured_in_the_repository_are_not_run(
 
 
 def test_job_launched_by_hand_records_its_commit(by_hand: Place) -> None:
-    """The commit is that of the time when wfctl took over the job."""
+    """wfctl records the commit that is checked out when wfctl takes over the job."""
     (by_hand.path / "x").touch()
     commit = committed(by_hand, "x")
     launch(by_hand)

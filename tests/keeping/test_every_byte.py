@@ -1,4 +1,4 @@
-"""Every byte that a job wrote and did not delete is kept and can be found."""
+"""wfctl keeps every file that a job wrote and did not delete, and its location is known."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ _SOME, _MORE, _ALL = 4, 30, 300
 
 
 def check_kept(root: Path, manifest: Path, events: Iterable[Mapping[str, Any]]) -> None:
-    """Check that each file of each attempt is where it was written, or where the log says.
+    """Check that each file of each attempt is at its original path or where the log says.
 
-    ``events`` are the events that list leftover files of attempts.
+    ``manifest`` lists the files that the jobs wrote. ``events`` list the leftover files of
+    attempts.
     """
     named = places_named(events)
     there = lying(root)
@@ -33,13 +34,14 @@ def check_kept(root: Path, manifest: Path, events: Iterable[Mapping[str, Any]]) 
             known = {own, *named.get(own, ())}
             places = there.get(digest, set()) | {one for one in known if lies_at(one, digest)}
             assert places, f"{attempt}: {own} is lost"
-            # A file moved aside for a later attempt keeps its path below the attempt folder.
+            # If wfctl moves a file aside before a later attempt, the file is below `kept` in the
+            # folder of its attempt, at the same relative path.
             aside = any(one.endswith(f"/kept/{own}") for one in places)
             assert places & known or aside, f"{attempt}: {own} lies in {places}, the log: {known}"
 
 
 def places_named(events: Iterable[Mapping[str, Any]]) -> dict[str, list[str]]:
-    """Return the locations that the log gives for each file, by the original path."""
+    """Return the locations of each file that the log names, by the file's original path."""
     named: dict[str, list[str]] = {}
     for event in events:
         for file in event["data"]["files"]:
@@ -58,7 +60,7 @@ def lies_at(path: str, digest: str) -> bool:
 
 
 def check(place: Place, seed: int) -> None:
-    """Run the random job of a seed to its end, and check that its files are kept."""
+    """Run the random job of the given seed, and check that wfctl kept all its files."""
     job_of(seed).put(place.path / "stage-1")
     assert place.call("run").code in (0, 6)
     events = place.done("events", "--type", "attempt.left")
@@ -67,18 +69,18 @@ def check(place: Place, seed: int) -> None:
 
 
 def of_seed(folder: Path, seed: int) -> Place:
-    """Return a workflow with the random job of a seed."""
+    """Return a workflow whose only stage runs the random job of the given seed."""
     return made(folder, job_of(seed).stage(folder / "manifest"))
 
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize("seed", range(_SOME))
 def test_every_file_of_a_random_job_is_kept(tmp_path: Path, seed: int) -> None:
-    """The file is in place or where the log says, whatever its name and the end of the job."""
+    """Each file is at its path or where the log says, also after a failed or killed job."""
     check(of_seed(tmp_path, seed), seed)
 
 
 @pytest.mark.parametrize("seed", rounds(range(_SOME, _ALL), _MORE))
 def test_every_file_of_more_random_jobs_is_kept(tmp_path: Path, seed: int) -> None:
-    """The long test run checks more random jobs in the same way."""
+    """The long test run repeats this check for more random jobs."""
     check(of_seed(tmp_path, seed), seed)

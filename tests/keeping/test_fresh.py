@@ -1,4 +1,4 @@
-"""Files that change after a computation are noticed and named before anything uses them."""
+"""wfctl detects results and inputs that changed after a computation, before any stage uses them."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def _new_chain(folder: Path, *more: dict[str, Any], **plan: Any) -> Place:
     return place
 
 
-#: This workflow is built once, for tests that ignore the time of its run.
+#: The workflow is computed once and copied for each test. Tests of its times use `_new_chain`.
 chain = built_once(_new_chain)
 
 
 def test_verify_finds_nothing_in_unchanged_files(tmp_path: Path) -> None:
-    """Neither `verify` nor `verify --deep` writes anything."""
+    """`verify` and `verify --deep` report no finding and write no file."""
     place = chain(tmp_path)
     before = tree(place.path)
     for flags in ((), ("--deep",)):
@@ -49,7 +49,7 @@ def test_verify_finds_nothing_in_unchanged_files(tmp_path: Path) -> None:
 
 
 def test_rewritten_file_with_the_same_content_is_unchanged(tmp_path: Path) -> None:
-    """A file that was restored from a backup is not a finding."""
+    """`verify` reports nothing if an input or result was deleted and restored unchanged."""
     place = chain(tmp_path)
     for name in ("in.txt", "stage-1/a.txt"):
         content = (place.path / name).read_bytes()
@@ -76,7 +76,7 @@ def test_changed_result_makes_later_stages_stale(tmp_path: Path, kind: str) -> N
 
 
 def test_stale_stage_is_reported_with_its_reason_and_dependents(tmp_path: Path) -> None:
-    """A completed workflow with a stale stage is not reported without that remark."""
+    """If an input changed, `status` and `run` report the stage and its dependents as stale."""
     place = chain(tmp_path)
     (place.path / "in.txt").write_text("2\n")
     stale = place.done("status")["stale"]
@@ -92,7 +92,10 @@ def test_stale_stage_is_reported_with_its_reason_and_dependents(tmp_path: Path) 
 
 @pytest.mark.parametrize(("policy", "proposed"), [("stop", 0), ("rerun", 1)])
 def test_stale_policy_stops_the_run(tmp_path: Path, policy: str, proposed: int) -> None:
-    """The run exits with 6, and the policy `rerun` proposes a rerun for a person to approve."""
+    """With the policy `stop` or `rerun`, a stale stage stops the run with exit code 6.
+
+    The policy `rerun` also proposes to compute the stage again.
+    """
     place = chain(tmp_path, session_config={"stale": policy})
     (place.path / "in.txt").write_text("2\n")
     answer = place.json("run")
@@ -101,7 +104,7 @@ def test_stale_policy_stops_the_run(tmp_path: Path, policy: str, proposed: int) 
 
 
 def test_changed_result_blocks_dependent_stages_until_a_decision(tmp_path: Path) -> None:
-    """After the result is adopted with a reason, the dependent stage runs."""
+    """A dependent stage cannot start until a person adopts the changed result with a reason."""
     third = stage(
         3,
         "test -e ../../../../../../go && echo 3 > c.txt",
@@ -127,7 +130,7 @@ def test_changed_result_blocks_dependent_stages_until_a_decision(tmp_path: Path)
 
 @pytest.mark.long
 def test_rerun_from_here_reruns_all_stale_stages(tmp_path: Path) -> None:
-    """One proposal covers all stale stages, and its reason is the change that made them stale."""
+    """One amendment invalidates all stale stages, and its reason names the changed input."""
     place = chain(tmp_path, consent="trust")
     (place.path / "in.txt").write_text("2\n")
     shown = place.done("rerun", "stage-1", "--from-here", "--dry-run")
@@ -145,7 +148,7 @@ def test_rerun_from_here_reruns_all_stale_stages(tmp_path: Path) -> None:
 
 
 def test_rerun_waits_for_an_approval(tmp_path: Path) -> None:
-    """The rerun is proposed with exit code 6, and the message names the command to approve it."""
+    """`wfctl rerun` proposes an amendment, exits with 6 and prints the command for the approval."""
     place = chain(tmp_path)
     assert place.json("rerun", "stage-1").code == 2
     answer = place.json("rerun", "stage-1", "stage-2", "--reason", "unsure")
@@ -156,7 +159,7 @@ def test_rerun_waits_for_an_approval(tmp_path: Path) -> None:
 
 
 def test_rerun_of_a_stage_that_never_ran_is_refused(tmp_path: Path) -> None:
-    """The stage has no computation to repeat."""
+    """`wfctl rerun` exits with 5, because the stage has no computation to repeat."""
     place = made(tmp_path, stage(1, "true"), consent="trust")
     answer = place.json("rerun", "stage-1", "--reason", "so")
     assert (answer.code, answer.error["code"]) == (5, "invalid_amendment")
@@ -170,7 +173,7 @@ def _changed(folder: Path) -> Place:
 
 
 def test_changed_result_fails_verification(tmp_path: Path) -> None:
-    """The stage that read the file fails too; after the file is restored, both pass."""
+    """`stage verify` fails for the changed stage and the stage that read its result."""
     place = _changed(tmp_path)
     for number, name in ((1, "result stage-1/a.txt"), (2, "input stage-1/a.txt")):
         answer = place.json("stage", "verify", f"stage-{number}")
@@ -183,7 +186,7 @@ def test_changed_result_fails_verification(tmp_path: Path) -> None:
 @pytest.mark.few(1)
 @pytest.mark.parametrize("command", [("rehydrate",), ("session", "start"), ("run",)])
 def test_changed_result_is_recorded_once(tmp_path: Path, command: tuple[str, ...]) -> None:
-    """The event has the new digest; when the file is restored, another event says so."""
+    """wfctl records one event with the new digest, and one more when the file is restored."""
     place = _changed(tmp_path)
     for _ in range(2):
         assert place.call(*command).code in (0, 4)
@@ -202,7 +205,7 @@ def test_changed_result_is_recorded_once(tmp_path: Path, command: tuple[str, ...
 
 
 def test_briefing_names_changed_results_and_stale_stages(tmp_path: Path) -> None:
-    """Both `rehydrate` and the start of a session name them."""
+    """`rehydrate` and `session start` list the changed result and the stale stage."""
     place = _changed(tmp_path)
     named = [("changed result", "stage-1/a.txt"), ("stale", "stage-2")]
     for briefing in (
@@ -214,7 +217,7 @@ def test_briefing_names_changed_results_and_stale_stages(tmp_path: Path) -> None
 
 
 def test_audit_and_report_show_changed_results(tmp_path: Path) -> None:
-    """The audit exits with 7 until a person decides, and keeps the decision."""
+    """`audit drift` exits with 7 until a person adopts the changed result, and then with 0."""
     place = _changed(tmp_path)
     place.done("rehydrate")
     answer = place.json("audit", "drift")
@@ -230,7 +233,7 @@ def test_audit_and_report_show_changed_results(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("command", [("replay", "--check"), ("fsck",)])
 def test_log_checks_refer_to_verify_for_results(tmp_path: Path, command: tuple[str, ...]) -> None:
-    """`replay --check` and `fsck` pass, but they do not read results."""
+    """`replay --check` and `fsck` do not read results, and refer the user to `wfctl verify`."""
     place = _changed(tmp_path)
     answer = place.call(*command)
     assert answer.code == 0
@@ -238,7 +241,7 @@ def test_log_checks_refer_to_verify_for_results(tmp_path: Path, command: tuple[s
 
 
 def test_why_explains_a_stale_stage(tmp_path: Path) -> None:
-    """The reason names the file, the attempt that read it, and when it changed."""
+    """`wfctl why` names the changed input, the attempt that read it, and the time of the change."""
     place = _new_chain(tmp_path)
     assert place.done("why", "stage-1")["stale"] == []
     (place.path / "in.txt").write_text("2\n")
@@ -249,7 +252,7 @@ def test_why_explains_a_stale_stage(tmp_path: Path) -> None:
 
 
 def test_only_a_person_adopts_a_changed_result(tmp_path: Path) -> None:
-    """An agent is refused, by `verify --adopt` as by a raw event."""
+    """wfctl refuses an agent's `verify --adopt`, and an agent's raw event of an adoption."""
     place = _changed(tmp_path)
     agent = ("--actor", "agent:helper")
     answer = place.json("verify", "stage-1", "--adopt", "--reason", "fine", *agent)
@@ -262,7 +265,7 @@ def test_only_a_person_adopts_a_changed_result(tmp_path: Path) -> None:
 
 
 def test_adoption_requires_a_completed_stage_and_a_reason(tmp_path: Path) -> None:
-    """Without a reason or for a failed stage, the adoption is refused."""
+    """wfctl refuses to adopt a result without a reason, or of a stage that is not completed."""
     place = made(tmp_path, stage(1, "exit 1", outputs=["stage-1/a.txt"]))
     assert place.json("verify", "stage-1", "--adopt").code == 2
     data = '{"stage": "stage-1", "outputs": [], "reason": "so"}'
@@ -271,7 +274,7 @@ def test_adoption_requires_a_completed_stage_and_a_reason(tmp_path: Path) -> Non
 
 
 def _deleted(folder: Path, *more: dict[str, Any], **plan: Any) -> Place:
-    """Return a workflow whose first result a person deleted and recorded as deleted."""
+    """Return a workflow whose first result a person deleted, with the deletion recorded."""
     place = chain(folder, *more, **plan)
     (place.path / "stage-1/a.txt").unlink()
     assert "stage-1 --adopt" in place.call("verify").out
@@ -282,7 +285,10 @@ def _deleted(folder: Path, *more: dict[str, Any], **plan: Any) -> Place:
 
 
 def test_deleted_result_is_recorded_with_its_digest(tmp_path: Path) -> None:
-    """Status, results, report and log say that the file was deleted; later stages are not stale."""
+    """`status`, `results` and `report` show the deletion and the digest of the deleted file.
+
+    Stages that read the file do not become stale.
+    """
     place = _deleted(tmp_path, results=["stage-1/a.txt"])
     assert place.done("verify", "--deep") == {"deep": True, "found": [], "stale": {}}
     (event,) = place.done("events", "--type", "results.adopted")
@@ -306,7 +312,7 @@ def test_deleted_result_is_recorded_with_its_digest(tmp_path: Path) -> None:
 
 
 def test_restored_result_is_compared_with_its_digest(tmp_path: Path) -> None:
-    """A restored file passes with the recorded content; other content is a changed result."""
+    """`verify` accepts a restored file with the recorded content, and reports other content."""
     place = _deleted(tmp_path)
     (place.path / "stage-1/a.txt").write_text("1\n")
     assert place.done("verify", "--deep")["found"] == []
@@ -317,7 +323,7 @@ def test_restored_result_is_compared_with_its_digest(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_stage_that_reads_a_deleted_result_is_not_dispatched(tmp_path: Path) -> None:
-    """The message states the reason; after the file is computed again, the stage runs."""
+    """wfctl names the deleted file; after the file is computed again, the stage can run."""
     place = _deleted(tmp_path, consent="trust")
     place.done("rerun", "stage-2", "--reason", "again")
     answer = place.json("dispatch", "stage-2")
@@ -333,7 +339,7 @@ def test_stage_that_reads_a_deleted_result_is_not_dispatched(tmp_path: Path) -> 
 
 
 def test_deleted_result_keeps_its_metric(tmp_path: Path) -> None:
-    """The metric of a changed file is read again; the metric of a deleted file stays."""
+    """An adoption reads the metric of a changed file again, and keeps that of a deleted file."""
     numbers = {"metrics": {"a": "a.json#/n", "b": "b.json#/n"}}
     both = ["stage-1/a.json", "stage-1/b.json"]
     command = "echo '{\"n\": 1}' > a.json; echo '{\"n\": 2}' > b.json"
@@ -350,7 +356,7 @@ def test_deleted_result_keeps_its_metric(tmp_path: Path) -> None:
 
 
 def test_only_recorded_results_can_be_recorded_as_deleted(tmp_path: Path) -> None:
-    """Another file or another digest is refused."""
+    """wfctl refuses to record a deletion of a file that is no result, or with a wrong digest."""
     place = chain(tmp_path, consent="trust")
     for path, digest in (("stage-1/a.txt", "0" * 64), ("in.txt", sha256(b"1\n").hexdigest())):
         gone = [{"path": path, "size": 2, "sha256": digest}]

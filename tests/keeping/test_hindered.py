@@ -12,7 +12,7 @@ pytestmark = pytest.mark.slow
 
 
 def test_unwritable_home_folder_uses_no_retry(tmp_path: Path) -> None:
-    """DPDispatcher cannot start in such a home folder, so it has not refused the submission."""
+    """If DPDispatcher cannot write to the home folder, the run stops, but no stage fails."""
     place = made(tmp_path, stage(1, "echo hi > a.txt", outputs=["stage-1/a.txt"]))
     home = tmp_path / "home"
     home.mkdir()

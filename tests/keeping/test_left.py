@@ -1,4 +1,4 @@
-"""Every file that a job wrote is kept after success or failure, and the log names the file."""
+"""wfctl keeps every file that a job wrote, even after a failure, and the log names the file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OUT = ["stage-1/a.txt"]
 
 
 def test_leftover_files_are_moved_to_the_stage_folder(tmp_path: Path) -> None:
-    """Subfolders, links and names with blanks are kept; the log has path, size and digest."""
+    """wfctl keeps files that are no declared outputs, and logs their paths, sizes and digests."""
     command = "echo hi > a.txt; mkdir 'sub d'; echo r > 'sub d/re start'; ln -s a.txt link"
     place = made(tmp_path, stage(1, command, outputs=OUT))
     assert place.call("run").code == 0
@@ -36,7 +36,7 @@ def test_leftover_files_are_moved_to_the_stage_folder(tmp_path: Path) -> None:
 
 
 def test_leftover_files_become_undeclared_outputs(tmp_path: Path) -> None:
-    """A stage that declares no outputs is completed with the files of its job."""
+    """If a stage declares no outputs, all files that its job wrote become its outputs."""
     place = made(tmp_path, stage(1, "echo hi > a.txt; echo r > b.bin"))
     assert place.call("run").code == 0
     found = place.done("show", "stage-1")
@@ -45,7 +45,7 @@ def test_leftover_files_become_undeclared_outputs(tmp_path: Path) -> None:
 
 
 def test_log_is_the_output_of_a_job_that_only_prints(tmp_path: Path) -> None:
-    """A job without files has its `log` as its only output."""
+    """If a job writes no file, the file `log` with its stdout is its only output."""
     place = made(tmp_path, stage(1, "echo 42"))
     assert place.call("run").code == 0
     assert place.done("show", "stage-1")["outputs"] == ["stage-1/log"]
@@ -71,7 +71,7 @@ def test_log_and_err_are_kept_after_a_failure(tmp_path: Path) -> None:
 
 
 def test_job_does_not_overwrite_files_of_the_user(tmp_path: Path) -> None:
-    """The job's changed copy stays in the attempt folder, which the log names."""
+    """If a job changes a user's file, its copy stays in the attempt folder, which the log names."""
     command = "echo changed > ../in.txt; echo mine > own.py; echo hi > a.txt"
     place = made(tmp_path, stage(1, command, inputs=["in.txt"], outputs=OUT))
     (place.path / "in.txt").write_text("given\n")
@@ -102,7 +102,7 @@ MAP = {"map": {"points": [{"T": 1}]}, "task_outputs": ["out"]}
 def test_input_changed_by_a_failed_job_is_kept_with_the_attempt(
     tmp_path: Path, end: str, change: str, parameters: dict[str, object], outputs: list[str]
 ) -> None:
-    """The original input stays unchanged, and the log names the changed copy."""
+    """The input file stays as it was, and the log names the copy that the job changed."""
     command = f"echo 'step 1' >> {change}; {end}"
     one = stage(1, command, inputs=["in.txt"], outputs=outputs, parameters=parameters)
     place = made(tmp_path, one)
@@ -116,7 +116,7 @@ def test_input_changed_by_a_failed_job_is_kept_with_the_attempt(
 
 
 def test_unchanged_input_is_not_a_leftover(tmp_path: Path) -> None:
-    """The job works in a copy, which is removed."""
+    """wfctl removes the copy of an input that the job read but did not change."""
     place = made(tmp_path, stage(1, "cat ../in.txt > a.txt", inputs=["in.txt"], outputs=OUT))
     (place.path / "in.txt").write_text("given\n")
     assert place.call("run").code == 0
@@ -125,7 +125,7 @@ def test_unchanged_input_is_not_a_leftover(tmp_path: Path) -> None:
 
 
 def test_file_over_the_size_limit_stays_in_the_attempt_folder(tmp_path: Path) -> None:
-    """The log names the file and its location."""
+    """wfctl does not move a file larger than `bring_back_limit`, and logs its location."""
     command = "echo hi > a.txt; echo s > small; head -c 5000 /dev/zero > big"
     limited = stage(1, command, outputs=OUT, parameters={"bring_back_limit": "1 KB"})
     place = made(tmp_path, limited)
@@ -139,7 +139,7 @@ def test_file_over_the_size_limit_stays_in_the_attempt_folder(tmp_path: Path) ->
 
 @pytest.mark.long
 def test_retry_moves_leftover_files_aside(tmp_path: Path) -> None:
-    """Files of the first attempt are kept, but not taken for files of the second."""
+    """Before a retry, wfctl moves the first attempt's files aside, so that they stay separate."""
     command = "echo $WFCTL_ATTEMPT > note; test -e ../../../../../../go && echo hi > a.txt"
     place = made(tmp_path, stage(1, command, outputs=OUT))
     assert place.call("run").code == 6
@@ -161,13 +161,13 @@ def _at_work(folder: Path) -> Place:
 
 
 def _is_kept(place: Place) -> bool:
-    """Return whether the file is at the location in the log."""
+    """Return whether the file of the job is at the location that the log names."""
     named = recorded(place)["stage-1/part.txt"]
     return bool((place.path / (named["at"] or named["path"])).read_text() == "part\n")
 
 
 def test_leftover_files_of_a_cancelled_attempt_are_recorded(tmp_path: Path) -> None:
-    """The files are moved to the stage folder, as after any failure."""
+    """After `stage cancel`, wfctl moves the job's files to the stage folder and records them."""
     place = _at_work(tmp_path)
     place.done("stage", "cancel", "stage-1", "--reason", "enough")
     assert _is_kept(place)
@@ -175,7 +175,7 @@ def test_leftover_files_of_a_cancelled_attempt_are_recorded(tmp_path: Path) -> N
 
 
 def test_leftover_files_of_a_superseded_attempt_are_recorded(tmp_path: Path) -> None:
-    """The files stay in the attempt folder, so that the next attempt does not meet them."""
+    """If an amendment stops an attempt, its files stay in the attempt folder."""
     place = _at_work(tmp_path)
     change = ("--set", "parameters.n=2", "--reason", "other")
     place.done("amend", "propose", "--stage", "stage-1", *change)
@@ -185,9 +185,10 @@ def test_leftover_files_of_a_superseded_attempt_are_recorded(tmp_path: Path) -> 
 
 
 def test_leftover_files_are_recorded_after_the_root_moved(tmp_path: Path) -> None:
-    """The job was killed before the move, and its files moved with the root."""
+    """After the job was killed and its root was moved, wfctl finds and records the job's files."""
     place = _at_work(tmp_path)
-    # A shell may start its next program between the listing and the kill.
+    # Repeat until no process is left: a shell may start another program after the processes were
+    # listed.
     while found := processes.find_processes_below(processes.list_user_processes(), place.path):
         for process in found:
             with suppress(ProcessLookupError):
@@ -201,7 +202,7 @@ def test_leftover_files_are_recorded_after_the_root_moved(tmp_path: Path) -> Non
 
 
 def test_failure_shows_its_exit_code_and_error_message(tmp_path: Path) -> None:
-    """Run, log, status, show and diagnose print both."""
+    """`run`, `status`, `show` and the log print the job's exit code and its error message."""
     place = made(tmp_path, stage(1, "echo boom >&2; exit 3", outputs=OUT))
     answer = place.call("run")
     (failed,) = place.done("events", "--type", "stage.failed")
@@ -219,7 +220,7 @@ def test_failure_shows_its_exit_code_and_error_message(tmp_path: Path) -> None:
 @pytest.mark.few(1)
 @pytest.mark.parametrize("command", ["kill -SEGV $$", "sh -c 'kill -SEGV $$'"])
 def test_segmentation_fault_is_a_failure_of_the_program(tmp_path: Path, command: str) -> None:
-    """The job is not started again, unlike after a kill from outside."""
+    """wfctl names the segmentation fault and does not start the job again automatically."""
     place = made(tmp_path, stage(1, command, outputs=OUT))
     assert place.call("run").code == 6
     found = place.done("show", "stage-1")
@@ -236,7 +237,8 @@ def test_size_is_parsed_from_bytes_or_units(given: object, size: int | None) -> 
     assert parse_size(given) == size
 
 
-#: For each kind of read-only file, the job command, the outputs and the parameters.
+#: For each kind of files without read or write permission: the job's command, the declared outputs
+#: and further parameters.
 CLOSED = {
     "a leftover folder": ("mkdir c; echo x > c/f; chmod a-w c; echo hi > a.txt", OUT, {}),
     "unreadable leftovers": (
@@ -253,7 +255,7 @@ CLOSED = {
 @pytest.mark.long
 @pytest.mark.parametrize("closed", CLOSED)
 def test_read_only_files_do_not_stop_the_workflow(tmp_path: Path, closed: str) -> None:
-    """The stage is completed, all files are kept, and unreadable files are named once."""
+    """wfctl completes the stage, keeps all files, and reports unreadable files only once."""
     command, outputs, parameters = CLOSED[closed]
     data = tmp_path / "root/data"
     one = stage(1, command, inputs=["data"], outputs=outputs, parameters=parameters)
@@ -278,7 +280,7 @@ def test_read_only_files_do_not_stop_the_workflow(tmp_path: Path, closed: str) -
 def test_leftover_name_that_is_not_utf_8_does_not_stop_the_workflow(
     tmp_path: Path, code: int
 ) -> None:
-    """The file stays in the attempt folder, and the log names it once, with an escape."""
+    """wfctl leaves the file in the attempt folder, and logs its name once with an escape."""
     command = "echo x > \"$(printf 'bad\\377')\"; ln -s \"$(printf '\\376')\" l; echo y > good"
     one = stage(1, f"{command}; echo hi > a.txt; exit {code}", outputs=OUT)
     place = made(tmp_path, one)

@@ -1,4 +1,4 @@
-"""`wfctl logs` prints the output of a job while it runs, after it ends, and of earlier attempts."""
+"""`wfctl logs` prints the output of running jobs, ended jobs and earlier attempts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GATE = "while [ ! -e ../../../../../../go ]; do sleep 0.05; done"
 
 
 def logs(place: Place, *words: str) -> Answer:
-    """Return the answer of `wfctl logs` for the first stage."""
+    """Run `wfctl logs` for the first stage, and return its answer."""
     return wfctl("--root", str(place.path), "logs", "stage-1", *words)
 
 
@@ -47,7 +47,7 @@ def ended(place: Place) -> Place:
 
 
 def test_logs_prints_output_during_and_after_a_job(tmp_path: Path) -> None:
-    """Stdout, stderr and the last lines are printed, and the command writes nothing."""
+    """`wfctl logs` prints stdout, `--err` prints stderr, and `-n` prints the last lines."""
     words = "echo one; echo two; printf three; echo bad >&2"
     place = made(tmp_path, stage(1, f"{words}; {GATE}; echo hi > a.txt", outputs=OUT))
     place.done("dispatch", "stage-1")
@@ -68,7 +68,7 @@ def test_logs_prints_output_during_and_after_a_job(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_following_logs_ends_with_the_job(tmp_path: Path) -> None:
-    """The follower prints new output completely and without repetition."""
+    """`wfctl logs -f` prints each new line once, and exits when the job ends."""
     command = f"echo one; {GATE}; for n in $(seq 2000); do echo $n; done; echo hi > a.txt; exit 3"
     place = made(tmp_path, stage(1, command, outputs=OUT))
     place.done("dispatch", "stage-1")
@@ -78,14 +78,15 @@ def test_following_logs_ends_with_the_job(tmp_path: Path) -> None:
         (place.path / "go").touch()
         rest = "".join(f"{n}\n" for n in range(1, 2001))
         assert all_.communicate(timeout=60)[0] == rest
-        # The follower starts at the position of its first read, and prints all later output.
+        # The second process printed from the position of its first read, so its output is an end of
+        # the whole output.
         assert f"one\n{rest}".endswith(news.communicate(timeout=60)[0])
         assert (all_.returncode, news.returncode) == (0, 0)
     ended(place)
 
 
 def test_following_logs_of_an_ended_job_exits(tmp_path: Path) -> None:
-    """The output is printed as text or as JSON lines."""
+    """`wfctl logs -f` prints the whole output, as text or as JSON lines, and exits."""
     place = made(tmp_path, stage(1, "echo one; echo hi > a.txt", outputs=OUT))
     assert place.call("run").code == 0
     assert logs(place, "--follow").out == "one\n"
@@ -95,7 +96,7 @@ def test_following_logs_of_an_ended_job_exits(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_logs_of_earlier_attempts_are_found(tmp_path: Path) -> None:
-    """The logs are found after a retry or a renamed stage folder moved them."""
+    """`wfctl logs --attempt` works after a retry, and after the stage folder was renamed."""
     command = "echo $WFCTL_ATTEMPT; test -e ../../../../../../go && echo hi > a.txt"
     place = made(tmp_path, stage(1, command, outputs=OUT))
     assert place.call("run").code == 6
@@ -113,7 +114,7 @@ def test_logs_of_earlier_attempts_are_found(tmp_path: Path) -> None:
 
 
 def test_logs_of_several_tasks_have_headers(tmp_path: Path) -> None:
-    """The headers have the form that `tail` prints for several files."""
+    """`wfctl logs` prints a header with the path before each task's output, like `tail`."""
     tasks = [
         {"command": f"echo {n}", "task_work_path": f"stage-1/{n}", "outlog": "said"} for n in "ab"
     ]
@@ -135,7 +136,7 @@ def test_logs_of_several_tasks_have_headers(tmp_path: Path) -> None:
 
 
 def test_logs_reports_missing_attempts_and_empty_output(tmp_path: Path) -> None:
-    """A missing attempt gives exit code 3; a job without output gives a message."""
+    """`wfctl logs` exits with 3 for an unknown attempt, and says if the job printed nothing."""
     place = made(tmp_path, stage(1, "echo hi > a.txt", outputs=OUT))
     answer = place.json("logs", "stage-1")
     assert (answer.code, answer.error["code"]) == (3, "not_found")

@@ -1,4 +1,4 @@
-"""The marker files at the end of an attempt follow the published protocol."""
+"""The files that mark the end of an attempt have the format of the published protocol."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.mark.parametrize(("command", "code"), [("echo hi > a.txt", 0), ("exit 3", 1)])
 def test_exit_code_file_contains_only_the_number(tmp_path: Path, command: str, code: int) -> None:
-    """Published scripts compare the whole file; the name of the attempt is in another file."""
+    """Scripts of the protocol compare the whole file, so wfctl adds nothing to the exit code."""
     place = made(tmp_path, stage(1, command, outputs=["stage-1/a.txt"]))
     place.call("run")
     reader = '[ "$(cat stage-1/DPDISP_EXIT_CODE)" = 0 ]'

@@ -1,4 +1,4 @@
-"""Kept outputs are verified and reused instead of being computed again."""
+"""wfctl can check the outputs of an earlier attempt and reuse them instead of computing again."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 
 @built_once
 def counted(folder: Path, **plan: Any) -> Place:
-    """Return a workflow whose first stage ran once; each computation adds a line to a file."""
+    """Return a completed workflow whose first stage adds a line to a file at each computation."""
     count = folder / "count"
     command = f"echo x >> {count}; cat ../in.txt > a.txt"
     parameters = {"verify": "test $(cat stage-1/a.txt) -gt 0", **plan.pop("parameters", {})}
@@ -34,7 +34,7 @@ def counted(folder: Path, **plan: Any) -> Place:
 
 
 def runs(place: Place) -> int:
-    """Return how often the first stage was computed."""
+    """Return the number of computations of the first stage."""
     return len((place.path.parent / "count").read_text().split())
 
 
@@ -51,7 +51,7 @@ def amended(place: Place, *settings: str) -> None:
 def test_amended_verify_command_checks_kept_outputs_first(
     tmp_path: Path, least: int, computed: int
 ) -> None:
-    """The outputs are computed again only if they fail the new check."""
+    """If an amendment changes only the check, wfctl recomputes the outputs only if they fail it."""
     place = counted(tmp_path)
     amended(place, f"parameters.verify=test $(cat stage-1/a.txt) -gt {least}")
     answer = place.json("run")
@@ -68,7 +68,7 @@ def test_amended_verify_command_checks_kept_outputs_first(
 
 
 def test_rerun_with_the_same_inputs_offers_kept_outputs(tmp_path: Path) -> None:
-    """`stage reuse` verifies the outputs like any others, and refuses if the inputs differ."""
+    """`stage reuse` takes the earlier outputs, but refuses if an input has changed."""
     place = counted(tmp_path)
     place.done("rerun", "stage-1", "--reason", "once more")
     assert "`wfctl stage reuse stage-1` takes the outputs" in place.call("status").out
@@ -93,7 +93,7 @@ def test_rerun_with_the_same_inputs_offers_kept_outputs(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_changed_kept_output_is_not_reused(tmp_path: Path) -> None:
-    """The digest shows the change, and the file stays in place."""
+    """`stage reuse` refuses an output whose digest differs from the log, and keeps the file."""
     place = counted(tmp_path)
     place.done("rerun", "stage-1", "--reason", "once more")
     (place.path / "stage-1/a.txt").write_text("7\n")
@@ -111,7 +111,10 @@ def test_changed_kept_output_is_not_reused(tmp_path: Path) -> None:
 def test_reuse_policy_decides_about_kept_outputs(
     tmp_path: Path, policy: str, computed: int
 ) -> None:
-    """`take` reuses them; `offer` prints the command and computes, like `never`."""
+    """The policy `take` reuses earlier outputs; `offer` and `never` compute them again.
+
+    `offer` also prints the command that reuses the outputs.
+    """
     place = counted(tmp_path, session_config={"reuse": policy})
     place.done("rerun", "stage-1", "--reason", "once more")
     answer = place.call("run")
@@ -122,7 +125,7 @@ def test_reuse_policy_decides_about_kept_outputs(
 
 @pytest.mark.long
 def test_restored_definition_reuses_the_outputs_of_its_attempt(tmp_path: Path) -> None:
-    """A parameter that is set back needs no computation; the matching attempt is reused."""
+    """If an amendment restores an old parameter value, wfctl reuses that value's outputs."""
     place = counted(tmp_path, parameters={"x": 1}, session_config={"reuse": "take"})
     for value in (2, 1):
         amended(place, f"parameters.x={value}")

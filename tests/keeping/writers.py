@@ -1,6 +1,6 @@
-"""Random jobs that write, overwrite, link and delete files, and list every action.
+"""Random jobs that write, overwrite, link and delete files, and list each change in a manifest.
 
-The list is a manifest outside the root; the job adds a line after each file.
+The manifest is outside the root. The job adds a line after each change of a file.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-#: The script of the job. It runs steps.json and writes to the manifest in its argument.
+#: The script of a job. It carries out the steps in steps.json, and writes the manifest to the path
+#: in its first argument.
 SCRIPT = """
 import hashlib, json, os, signal, sys
 manifest, attempt = sys.argv[1], os.environ["WFCTL_ATTEMPT"]
@@ -60,7 +61,7 @@ _NAMES = (
     "../out side.txt",
     "../other/x",
 )
-#: Names that can be declared as outputs.
+#: File names that the random stage may declare as outputs.
 _OUTPUTS = ("a.txt", "re start", "sub d/x y.bin", "ümlaut")
 
 
@@ -73,7 +74,7 @@ class Job:
     parameters: dict[str, Any] = field(default_factory=dict)
 
     def stage(self, manifest: Path) -> dict[str, Any]:
-        """Return the stage that runs the job."""
+        """Return the plan entry of the stage that runs the job."""
         command = f"python3 job.py {manifest}"
         parameters = {"command": command, "expected_seconds": 1, **self.parameters}
         outputs = [f"stage-1/{name}" for name in self.outputs]
@@ -87,7 +88,7 @@ class Job:
 
 
 def job_of(seed: int) -> Job:
-    """Return the random job of a seed."""
+    """Return a random job. The same seed gives the same job."""
     chance = Random(seed)
     steps: list[dict[str, Any]] = []
     there: list[str] = []
@@ -115,7 +116,10 @@ def job_of(seed: int) -> Job:
 
 
 def written(manifest: Path) -> dict[str, dict[str, str]]:
-    """Return the files that each attempt wrote and kept, as path → digest or ``-> target``."""
+    """Return the files that each attempt wrote and did not delete, with their digests.
+
+    A symbolic link has ``-> target`` in place of a digest.
+    """
     found: dict[str, dict[str, str]] = {}
     for line in manifest.read_text().splitlines() if manifest.exists() else ():
         attempt, path, digest = json.loads(line)
@@ -128,7 +132,10 @@ def written(manifest: Path) -> dict[str, dict[str, str]]:
 
 
 def lying(root: Path) -> dict[str, set[str]]:
-    """Return the paths of all files and links below a root, by digest or ``-> target``."""
+    """Return the paths of all files and links below a folder, by digest.
+
+    A symbolic link has ``-> target`` in place of a digest.
+    """
     found: dict[str, set[str]] = {}
     for place, folders, names in os.walk(root):
         for name in [*names, *folders]:

@@ -1,4 +1,4 @@
-"""Helpers that build workflow states from events and decide commands on them."""
+"""Helpers that build the state of a workflow from events, for tests of the rules."""
 
 from __future__ import annotations
 
@@ -40,27 +40,27 @@ def attempt(stage: str, mode: Any = "tmux", **more: Any) -> p.AttemptStarted:
 
 
 def launched(stage: str, id_: str = "att-0001") -> p.StageLaunched:
-    """Return the command that records a launch."""
+    """Return the command that records the launch of an attempt's job."""
     return p.StageLaunched(stage=stage, attempt=id_, mode="tmux", session="dpdisp")
 
 
 def computed(stage: str, id_: str = "att-0001", exit_code: int = 0) -> p.StageComputed:
-    """Return the command that records the end of a computation."""
+    """Return the command that records that an attempt's job ended with the given exit code."""
     return p.StageComputed(stage=stage, attempt=id_, exit_code=exit_code)
 
 
 def completed(stage: str) -> p.StageCompleted:
-    """Return the command that records a verification."""
+    """Return the command that completes a stage, with a statement of a person as evidence."""
     return p.StageCompleted(stage=stage, evidence="looked at it")
 
 
 def failed(stage: str) -> p.StageFailed:
-    """Return the command that records a failure."""
+    """Return the command that records the failure of a stage."""
     return p.StageFailed(stage=stage, error="it broke")
 
 
 def through(stage: str, status: Status) -> list[Payload]:
-    """Return the commands that take a ready stage to ``status``."""
+    """Return the commands that take a ready stage to ``status``, one status after the other."""
     way: list[tuple[Status, Payload]] = [
         (Status.PREPARING, attempt(stage)),
         (Status.RUNNING, launched(stage)),
@@ -75,7 +75,7 @@ def through(stage: str, status: Status) -> list[Payload]:
 
 
 def given(*commands: Payload, plan: dict[str, Any] | None = None) -> Workflow:
-    """Return the state after the creation of the plan and the given commands."""
+    """Return the state of a new workflow after the given commands, as decided by the rules."""
     created = build_creation_payload(plan or PLAN, created=AT, consent="trust")
     state = state_after(None, decide(None, created, AT), AT)
     for command in commands:
@@ -86,7 +86,7 @@ def given(*commands: Payload, plan: dict[str, Any] | None = None) -> Workflow:
 def recorded(
     state: Workflow, *payloads: Payload, accepted: Container[str] = frozenset({ACCEPTED})
 ) -> Workflow:
-    """Return the state after the payloads are folded without applying the rules."""
+    """Return the state after the given events are added without a check by the rules."""
     facts = [
         UnrecordedEvent(
             payload.type, payload.model_dump(mode="json"), AT, state.head + number, ACCEPTED
@@ -99,7 +99,7 @@ def recorded(
 
 
 def approved(kind: Any, stage: str | None = None, **more: Any) -> list[Payload]:
-    """Return a proposal and its approval."""
+    """Return the events of a proposed amendment and of its approval."""
     proposal = p.AmendmentProposed(
         amendment="amend-1", kind=kind, stage=stage, description="because", **more
     )
@@ -107,17 +107,17 @@ def approved(kind: Any, stage: str | None = None, **more: Any) -> list[Payload]:
 
 
 def types(decision: Sequence[Payload]) -> list[str]:
-    """Return the event types of a decision."""
+    """Return the types of the given events."""
     return [payload.type for payload in decision]
 
 
 def given_document() -> dict[str, Any]:
-    """Return the workflow document that is created from the plan."""
+    """Return the workflow document that wfctl creates from the plan of these tests."""
     return build_creation_payload(PLAN, created=AT).document
 
 
 def observed(stage: str, id_: str, action: str) -> p.AttemptObserved:
-    """Return the command that records a verdict."""
+    """Return the command that records a verdict of the reconciler on an attempt."""
     return p.AttemptObserved(
         stage=stage,
         attempt=id_,

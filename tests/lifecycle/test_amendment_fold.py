@@ -1,4 +1,4 @@
-"""Folding of amendments: what an approval changes, and what needs a proof of consent."""
+"""The effect of approved and rejected amendments on the state of a workflow."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ CHANGE = {"parameters": {"tolerance": {"old": 1e-4, "new": 1e-6}, "seed": {"old"
 
 
 def test_approved_change_updates_parameters_and_version() -> None:
-    """The amendment gets the status approved, and the version of the plan increases."""
+    """An approval changes the parameters of the stage and increases the version of the plan."""
     plan = {**s.PLAN, "stages": [{"id": "stage-1", "name": "A", "parameters": _parameters()}]}
     state = s.recorded(
         s.given(plan=plan), *s.approved("parameter_change", "stage-1", changes=CHANGE)
@@ -25,7 +25,7 @@ def _parameters() -> dict[str, object]:
 
 
 def test_approval_without_an_accepted_proof_changes_nothing() -> None:
-    """The stage keeps its status, and the amendment stays proposed."""
+    """If the log has an approval without a valid proof of consent, the state ignores it."""
     skipped = p.StageSkipped(stage="stage-1", amendment="amend-1")
     before = s.given()
     state = s.recorded(before, *s.approved("stage_skip", "stage-1"), skipped, accepted=frozenset())
@@ -35,7 +35,7 @@ def test_approval_without_an_accepted_proof_changes_nothing() -> None:
 
 
 def test_rejected_amendment_cannot_be_approved_later() -> None:
-    """An approval after the rejection has no effect."""
+    """If the log has an approval after the rejection, the state ignores the approval."""
     proposal, approval = s.approved("stage_skip", "stage-1")
     state = s.recorded(s.given(), proposal, p.AmendmentRejected(amendment="amend-1"), approval)
     assert state.amendments["amend-1"].status == "rejected"
@@ -50,7 +50,7 @@ def test_inserted_stage_takes_the_given_position() -> None:
 
 
 def test_invalidated_stage_is_reset_when_it_becomes_ready() -> None:
-    """Its times and its number of retries are cleared."""
+    """The start time, the end time and the number of retries of the stage are cleared."""
     done = s.given(*s.through("stage-1", Status.COMPLETED))
     state = s.recorded(
         done,
@@ -78,7 +78,7 @@ def test_superseded_attempt_is_no_retry() -> None:
 
 
 def test_fold_does_not_modify_its_input_state() -> None:
-    """The original state is unchanged after events were folded onto it."""
+    """Applying events returns a new state and leaves the original state unchanged."""
     before = s.given()
     copy = s.given()
     s.recorded(before, *s.approved("stage_skip", "stage-1"), s.attempt("stage-1"))

@@ -1,4 +1,4 @@
-"""Limits of the values of an event, which also apply to forged events."""
+"""Limits of the values in an event, which wfctl also checks when it reads a forged event."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SEEN = {"total": 5, "points": "a", "done": "0-1,3", "failed": "2", "running": "4
 
 @pytest.mark.parametrize("done", ["", "0", "0-4", "0,2,4", "0-1,3-4"])
 def test_ordered_ranges_below_the_total_are_accepted(done: str) -> None:
-    """Ranges of task numbers have the form that wfctl writes."""
+    """An event may list task numbers as ordered ranges, such as "0-1,3", below the total."""
     assert find_exceeded_limit("tasks.observed", {**SEEN, "done": done}) is None
 
 
@@ -32,7 +32,7 @@ def test_ordered_ranges_below_the_total_are_accepted(done: str) -> None:
 def test_unknown_or_repeated_task_is_out_of_bounds(
     wrong: dict[str, Any],
 ) -> None:
-    """Otherwise a forged event could count too many tasks or fill the memory."""
+    """wfctl rejects such task numbers, because a forged event could otherwise fill the memory."""
     why = find_exceeded_limit("tasks.observed", {**SEEN, **wrong})
     assert why is not None
     assert next(iter(wrong)) in why

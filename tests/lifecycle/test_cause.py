@@ -1,4 +1,4 @@
-"""Finding the line that names the cause of a failure in the output of a job."""
+"""Search for the line in a job's output that states the cause of its failure."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ CASES = {
 
 @pytest.mark.parametrize("text", CASES)
 def test_cause_is_the_line_with_the_error(text: str) -> None:
-    """The line has an exception or the error of a solver; otherwise the last line is used."""
+    """wfctl returns the line of an exception or solver error, or else the last line."""
     assert find_cause(text) == CASES[text]
 
 
 def test_error_in_the_log_comes_before_the_last_line_of_stderr() -> None:
-    """An error message of a solver says more than a final warning."""
+    """wfctl prefers a solver's error in stdout to a final warning in stderr."""
     assert find_cause("a warning\n", "ERROR: Lost atoms\nbye\n") == "ERROR: Lost atoms"
     assert find_cause("", "bye\n") == "bye"
 
 
 def test_pasted_traceback_is_split_into_cause_and_full_text() -> None:
-    """The last line becomes the error, and the whole text is kept."""
+    """The last line of a pasted traceback becomes the error, and wfctl keeps the whole text."""
     text = f"{TRACEBACK}ValueError: no column T"
     assert get_cause_and_full_text(text) == ("ValueError: no column T", text)
     assert get_cause_and_full_text("bad mesh") == ("bad mesh", None)

@@ -1,4 +1,4 @@
-"""The model of an event and the quick check accept and refuse the same data."""
+"""The pydantic model of an event and the quick check without pydantic accept the same data."""
 
 from __future__ import annotations
 
@@ -25,17 +25,18 @@ Data = dict[str, Any]
 Path = tuple[str | int, ...]
 
 SHAPE: dict[str, Any] = {type_: model.model_json_schema() for type_, model in EVERY.items()}
-#: An example of the current version of each type, with every field.
+#: For each event type: example data of the current version, with all fields.
 SEEDS = {one.type: one.data for one in examples() if one.version == EVERY[one.type].schema_version}
 
 
 def _scattered(length: int) -> str:
-    """Return a list of task numbers that fits into a string of this length."""
+    """Return a list of task numbers, such as "0,2,4", of at most the given length."""
     text = ",".join(str(2 * n) for n in range(min(length // 2 + 1, MAX_TASKS // 2)))
     return text[:length].rstrip(",")
 
 
-#: A pattern without its own length limit, and a function that makes a match of a length.
+#: For each pattern that matches strings of any length: a function that returns a match of a given
+#: length.
 LONG: Mapping[str, Callable[[int], str]] = {
     r"^att-[0-9]{4,}$": lambda length: "att-" + "1" * (length - 4),
     r"^amend-[1-9][0-9]*$": lambda length: "amend-" + "1" * (length - 6),
@@ -45,7 +46,7 @@ LONG: Mapping[str, Callable[[int], str]] = {
     REPORT_PATTERN: lambda length: "a" * (length - 3) + ".md",
     DRIFT_PATTERN: lambda length: ".wfctl/drift/" + "a" * (length - 13),
 }
-#: Strings that some patterns refuse, and strings at the length limit of others.
+#: Unusual strings: some break a pattern, and others are as long as a field allows.
 ODD = ["", " ", "a\n", "a" * 64, "a" * 65, "a" * 128, "a" * 129, "a/b.md", "/a.md", "a/../b.md",
        "a/.b.md", ".md", "a.MD", "a.sh", ".wfctl/drift/.", ".wfctl/drift/..", ".wfctl/drift/...a",
        ".wfctl/drift/a/b", "a\x07.md", "a\u2028.md", "0-", "1,", "-1", "stage-1", "x.v1",
@@ -63,7 +64,7 @@ def accepted_by_model(type_: str, data: Data) -> bool:
 
 
 def leaves(value: Any, schema: Any, defs: Data, at: Path = ()) -> Iterator[tuple[Path, Data]]:
-    """Yield the path of each value that the schema describes, with the schema of the value."""
+    """Yield the path of each value inside the data, with the schema of the value."""
     if "$ref" in schema:
         schema = defs[schema["$ref"].rpartition("/")[2]]
     for one in schema.get("anyOf", ()):
@@ -82,7 +83,7 @@ def leaves(value: Any, schema: Any, defs: Data, at: Path = ()) -> Iterator[tuple
 
 
 def values_of(schema: Data) -> Iterator[Any]:
-    """Yield values at and beyond the limits of a schema, and values of other types."""
+    """Yield test values for a field: valid ones, ones at and beyond its limits, and wrong types."""
     yield from WRONG
     for limit in ("minimum", "maximum", "exclusiveMaximum"):
         if limit in schema:
@@ -114,7 +115,7 @@ def replaced(data: Data, at: Path, value: Any) -> Any:
 
 
 def cases(type_: str) -> Iterator[Data]:
-    """Yield the example of a type, each time with one change."""
+    """Yield the example data of an event type, and many copies with one change each."""
     seed, shape = SEEDS[type_], SHAPE[type_]
     yield seed
     yield {**seed, "unknown": 1}
@@ -135,7 +136,7 @@ def _at(data: Data, at: Path) -> Any:
 
 @pytest.mark.parametrize("type_", sorted(EVERY))
 def test_model_and_quick_check_accept_the_same_data(type_: str) -> None:
-    """Values at each limit, beyond each limit and of wrong types are tried."""
+    """For each event type, both checks agree on valid values, extreme values and wrong types."""
     asked = 0
     for data in cases(type_):
         why = fill_defaults_and_find_misfit(type_, copy.deepcopy(data))
@@ -145,7 +146,7 @@ def test_model_and_quick_check_accept_the_same_data(type_: str) -> None:
 
 
 def test_every_open_pattern_has_a_length_limit() -> None:
-    """Otherwise a matching string could have any length."""
+    """Each field whose pattern matches strings of any length also has a maximum length."""
     found = set(_strings(SHAPE))
     unbounded = {p for p, most in found if p is not None and re.search(r"[*+]|,\}", p)}
     assert unbounded == set(LONG)

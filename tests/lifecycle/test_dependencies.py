@@ -23,7 +23,7 @@ def acyclic(draw: st.DrawFn) -> dict[str, list[str]]:
 
 @given(acyclic())
 def test_acyclic_graph_has_no_cycle(graph: dict[str, list[str]]) -> None:
-    """No cycle is found, whatever the order of the dependencies."""
+    """`find_cycle` returns None for every graph in which stages depend only on earlier stages."""
     assert find_cycle(graph) is None
 
 
@@ -31,7 +31,7 @@ def test_acyclic_graph_has_no_cycle(graph: dict[str, list[str]]) -> None:
 def test_added_back_edge_is_found_as_a_cycle(
     graph: dict[str, list[str]], data: st.DataObject
 ) -> None:
-    """The returned path is a cycle of the graph."""
+    """If a stage depends on one of its dependents, `find_cycle` returns a cycle of the graph."""
     start = data.draw(st.sampled_from(list(graph)))
     end = data.draw(st.sampled_from(sorted(downstream(graph, [start]) | {start})))
     cyclic = {**graph, start: [*graph[start], end]}
@@ -45,7 +45,7 @@ def test_added_back_edge_is_found_as_a_cycle(
 def test_downstream_stages_depend_on_the_root(
     graph: dict[str, list[str]], data: st.DataObject
 ) -> None:
-    """A stage is downstream if it depends on the root or on a downstream stage."""
+    """`downstream` returns exactly the stages that directly or indirectly depend on a stage."""
     root = data.draw(st.sampled_from(list(graph)))
     found = downstream(graph, [root])
     for stage, needs in graph.items():

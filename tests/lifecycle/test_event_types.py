@@ -34,13 +34,13 @@ def defined_in(name: str) -> dict[str, type[Payload]]:
 
 @pytest.mark.parametrize("type_", sorted(VERSIONS))
 def test_table_agrees_with_the_model_of_each_type(type_: str) -> None:
-    """The name of the type and its schema version are compared."""
+    """The table has the same type name and schema version as the model of the event."""
     model = find_event_model(type_)
     assert (model.type, model.schema_version) == (type_, VERSIONS[type_])
 
 
 def test_every_model_is_in_the_table() -> None:
-    """An event of a missing model could be written but never read."""
+    """If a model were missing in the table, its events could be written but never read."""
     staged = [model for name in FAMILIES for model in defined_in(f"lifecycle.payload.{name}")]
     assert sorted(staged) == sorted(known.model for known in STAGED.values())
     machines = list(defined_in(of_machines.__name__))
@@ -49,29 +49,29 @@ def test_every_model_is_in_the_table() -> None:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_payload_module_exports_the_models_of_each_family(family: str) -> None:
-    """Each class is available under its own name."""
+    """`lifecycle.payload` provides each model under the name of its class."""
     for name, found in defined_in(f"lifecycle.payload.{family}").items():
         assert getattr(payload, name) is found
 
 
 def test_unknown_name_in_the_payload_module_raises() -> None:
-    """The module raises AttributeError, like any other module."""
+    """`lifecycle.payload`, which loads models on demand, raises AttributeError like any module."""
     with pytest.raises(AttributeError, match="has no attribute 'Nothing'"):
         _ = payload.Nothing  # type: ignore[attr-defined]
 
 
-#: Events for people and for checks, which do not change the state.
+#: These events inform people and checks, and do not change the state of a workflow.
 NOT_FOLDED = {"claim.overruled", "note.logged"}
-#: Events of an import, which describe the time before the protocol.
+#: These events describe an imported workflow's past, so the protocol has no rule for them.
 BEFORE_THE_PROTOCOL = {"line.imported", "state.imported"}
 
 
 def test_every_event_type_is_folded_or_listed_as_not_folded() -> None:
-    """This test fails for a new type until one of the two is added."""
+    """A new event type must either change the state or be listed as an event that does not."""
     begins = {"workflow.created", "workflow.imported", "amendment.approved"}
     assert set(STAGED) - set(FOLDED) - set(stages.APPLY) - begins == NOT_FOLDED
 
 
 def test_every_event_type_has_a_protocol_rule() -> None:
-    """Without a rule, `wfctl fsck --protocol` would reject the log."""
+    """`wfctl fsck --protocol` would reject every log with an event type that has no rule."""
     assert set(STAGED) - set(RULES) == BEFORE_THE_PROTOCOL

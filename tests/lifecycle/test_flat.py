@@ -1,4 +1,4 @@
-"""Commands that are parsed without their model, by a list of fields."""
+"""Flat commands: simple commands that wfctl checks by a list of fields, without pydantic."""
 
 from __future__ import annotations
 
@@ -32,14 +32,17 @@ def _data(type_: str) -> st.SearchStrategy[dict[str, Any]]:
 
 @pytest.mark.parametrize("type_", FIELDS)
 def test_flat_fields_equal_the_fields_of_the_model(type_: str) -> None:
-    """The order of the fields is the same too."""
+    """The list of fields has the same names in the same order as the pydantic model."""
     assert tuple(model_of(type_).model_fields) == FIELDS[type_]
 
 
 @pytest.mark.parametrize("type_", FIELDS)
 @given(data=st.data())
 def test_flat_command_equals_the_command_of_its_model(type_: str, data: st.DataObject) -> None:
-    """Data that the model would refuse or change is never parsed as a flat command."""
+    """A flat command has the same data as the command that the pydantic model returns.
+
+    If the model would refuse or change the data, no flat command is built.
+    """
     given_ = data.draw(_data(type_))
     before = dict(given_)
     found = build_lazy_command(type_, given_)
@@ -61,12 +64,12 @@ def test_flat_command_equals_the_command_of_its_model(type_: str, data: st.DataO
     ],
 )
 def test_plain_note_is_parsed_as_a_flat_command(data: dict[str, Any]) -> None:
-    """Without this test, the previous one could pass because nothing is parsed."""
+    """This test ensures that at least the command of a note is built as a flat command."""
     assert build_lazy_command("note.logged", data) is not None
 
 
 def test_refused_flat_command_gets_the_error_of_the_model() -> None:
-    """The same mistake has one error message."""
+    """Invalid data of a flat command gets the error message of the pydantic model."""
     with pytest.raises(ValidationError):
         model_of("note.logged").of({"text": ""})
     with pytest.raises(InvalidPayload, match="text"):
@@ -74,7 +77,7 @@ def test_refused_flat_command_gets_the_error_of_the_model() -> None:
 
 
 def test_flat_command_has_the_methods_of_a_model() -> None:
-    """A dry run shows only the given fields, and a rule may change a copy."""
+    """A flat command provides `model_dump` and `model_copy`, which rules and dry runs use."""
     command = payload_of("stage.prepared", {"stage": "stage-1"})
     assert command.model_dump(exclude_defaults=True) == {"stage": "stage-1"}
     assert command.model_copy(update={"detail": "so"}).as_json() == {

@@ -1,4 +1,4 @@
-"""Random changes of nested plans: mandates agree with a check of every place."""
+"""Mandates (permissions given in advance) compared with a simple check, for random changes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.lifecycle.support import given as begun
 
 _ROOT = "stage-1.parameters"
 _RANGE = {"from": 2, "to": 4}
-#: Possible bounds of a path in a mandate.
+#: Random bounds: the values that a mandate allows for one path of a plan.
 _BOUNDS: list[Any] = [_RANGE, [1, 5, "a"], [[1], [2, 3], {"a": 2}], [[]], [0, {"b": []}]]
 _SCALARS: list[Any] = [0, 1, 2, 3, 4, 5, 2.5, 1.0, "a", "b", True, None]
 _KEYS = ["a", "b", "a.b"]
@@ -43,7 +43,7 @@ def spelled(value: Any) -> str:
 
 
 def require_bound(path: str, value: Any, values: dict[str, Any]) -> None:
-    """Raise `Refused` unless the bounds of the path allow the scalar value."""
+    """Raise `Refused` if the bounds of the path do not allow the value, which is no container."""
     bounds = values.get(path)
     is_number = type(value) in (int, float)
     if isinstance(bounds, dict) and is_number and bounds["from"] <= value <= bounds["to"]:
@@ -54,7 +54,7 @@ def require_bound(path: str, value: Any, values: dict[str, Any]) -> None:
 
 
 def is_listed(path: str, value: Any, values: dict[str, Any]) -> bool:
-    """Return whether the bounds of the path list this whole list or object."""
+    """Return whether the bounds of the path contain this list or object as a whole."""
     bounds = values.get(path)
     return type(value) in (list, dict) and spelled(value) in map(
         spelled, bounds if isinstance(bounds, list) else []
@@ -62,7 +62,7 @@ def is_listed(path: str, value: Any, values: dict[str, Any]) -> bool:
 
 
 def compare(path: str, old: Any, new: Any, values: dict[str, Any]) -> None:
-    """Compare two documents; raise `Refused` for a difference without a bound."""
+    """Compare two versions of a value. Raise `Refused` for a difference that no bound allows."""
     if new is _NOTHING:
         raise Refused(f"{path}: taken away")
     if spelled(old) == spelled(new) or is_listed(path, new, values):
@@ -78,7 +78,10 @@ def compare(path: str, old: Any, new: Any, values: dict[str, Any]) -> None:
 
 
 def compare_lists(path: str, old: list[Any], new: list[Any], values: dict[str, Any]) -> None:
-    """Compare two lists; raise `Refused` for a shorter list or an entry without a bound."""
+    """Compare two versions of a list.
+
+    Raise `Refused` if the new list is shorter, or if no bound allows a changed entry.
+    """
     if len(new) < len(old):
         raise Refused(f"{path}: shorter")
     for place, one in enumerate(new):
@@ -91,7 +94,10 @@ def compare_lists(path: str, old: list[Any], new: list[Any], values: dict[str, A
 def compare_objects(
     path: str, old: dict[str, Any], new: dict[str, Any], values: dict[str, Any]
 ) -> None:
-    """Compare two objects; raise `Refused` for a missing key or a value without a bound."""
+    """Compare two versions of an object.
+
+    Raise `Refused` if a key is missing in the new object, or if no bound allows a changed value.
+    """
     if not old.keys() <= new.keys():
         raise Refused(f"{path}: a key less")
     for key, one in new.items():
@@ -102,7 +108,7 @@ def compare_objects(
 
 
 def add(path: str, first: Any, new: Any, values: dict[str, Any]) -> None:
-    """Raise `Refused` unless an added entry is like the first entry and within the bounds."""
+    """Raise `Refused` if a new list entry differs in shape from the first, or exceeds bounds."""
     if is_listed(path, new, values):
         return
     containers = [one for one in (first, new) if type(one) in (list, dict)]
@@ -136,7 +142,7 @@ def drawn(choose: random.Random, depth: int = 3) -> Any:
 
 
 def paths_of(path: str, value: Any) -> set[str]:
-    """Return the paths of all values inside a value."""
+    """Return the path of a value and the paths of all values inside it."""
     if isinstance(value, dict):
         return {path}.union(*(paths_of(f"{path}.{key}", one) for key, one in value.items()))
     entries = value if isinstance(value, list) else []
@@ -144,7 +150,7 @@ def paths_of(path: str, value: Any) -> set[str]:
 
 
 def places(value: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield each list and object inside a value with each of its keys or indices."""
+    """Yield each position inside a value: a list or object, and an index or key."""
     for key in list(value) if isinstance(value, dict) else range(len(value)):
         yield value, key
         if isinstance(value[key], (dict, list)):
@@ -152,7 +158,7 @@ def places(value: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def change(choose: random.Random, holder: Any, key: Any) -> None:
-    """Replace the value at a key or index."""
+    """Replace the value at a key or index by a random value."""
     holder[key] = choose.choice([2, 3, 4] * 4 + [*_SCALARS, [2], {"a": 2}, []])
 
 
@@ -165,7 +171,7 @@ def remove(_choose: random.Random, holder: Any, key: Any) -> None:
 
 
 def append(choose: random.Random, holder: Any, key: Any) -> None:
-    """Add an entry to the list or object at a key or index."""
+    """Add a random entry to the list or object that is stored at a key or index."""
     more: list[Any] = [2, 3, 4, 2, 3, 4, 5, [2], [], {"a": 2}, {"a": 3, "b": 3}]
     if isinstance(holder[key], list):
         twice = [copy.deepcopy(one) for one in holder[key][:1]]
@@ -186,7 +192,7 @@ def edited(value: Any, choose: random.Random) -> Any:
 
 
 def objection_to(old: Any, new: Any, values: dict[str, Any]) -> str | None:
-    """Return the first difference without a bound, or None if bounds cover all differences."""
+    """Return the first difference that no bound allows, or None if the bounds allow all of them."""
     try:
         compare(f"{_ROOT}.p", old, new, values)
     except Refused as why:
@@ -195,7 +201,10 @@ def objection_to(old: Any, new: Any, values: dict[str, Any]) -> str | None:
 
 
 def mandate_for(old: Any, new: Any, values: dict[str, Any]) -> str | None:
-    """Return the mandate that covers a proposal, or None; raise if nothing changes."""
+    """Propose a change, and return the mandate of wfctl that covers it, or None.
+
+    Raises `LifecycleError` if the proposal changes nothing.
+    """
     mandate = {"stages": ["stage-1"], "amendments": 1, "values": values}
     parameters = {"command": "run", "p": old}
     plan = {
@@ -220,7 +229,7 @@ def mandate_for(old: Any, new: Any, values: dict[str, Any]) -> str | None:
 @settings(max_examples=10_000, deadline=None)
 @given(st.integers(0, 2**48))
 def test_mandate_covers_a_change_only_with_bounds_at_every_place(seed: int) -> None:
-    """The decision of wfctl equals that of a simple comparison, for random nested values."""
+    """wfctl covers a random change exactly if the simple check finds a bound for each part."""
     choose = random.Random(seed)
     old = drawn(choose)
     new = edited(old, choose)

@@ -1,4 +1,4 @@
-"""Validation errors state what was expected and what was found, in plain words."""
+"""Messages about invalid values state the expected and the actual value in plain words."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Whole(BaseModel):
 
 
 def told(kind: Any, value: Any) -> str:
-    """Return the explanation of the only error of a value."""
+    """Return wfctl's message about an invalid value, which must have exactly one error."""
     with pytest.raises(ValidationError) as refused:
         TypeAdapter(kind).validate_python(value)
     (error,) = refused.value.errors()
@@ -74,18 +74,18 @@ def told(kind: Any, value: Any) -> str:
     ],
 )
 def test_error_states_expected_and_found_value(field: str, value: Any, said: str) -> None:
-    """The message has the path of the field and no term of the validation library."""
+    """The message has the path of the field and uses plain words instead of pydantic's terms."""
     assert told(Sample, {field: value}) == f"{field}: {said}"
 
 
 def test_missing_field_is_named() -> None:
-    """The message shows no found value."""
+    """For a missing field, wfctl prints "part: this field is missing"."""
     assert told(Whole, {}) == "part: this field is missing"
 
 
 @pytest.mark.parametrize("pattern", sorted(PATTERNS))
 def test_every_pattern_has_an_explanation(pattern: str) -> None:
-    """The message does not show a regular expression."""
+    """For a string that breaks a pattern, wfctl describes valid strings in words."""
     with pytest.raises(ValidationError) as refused:
         TypeAdapter(Annotated[str, StringConstraints(pattern=pattern)]).validate_python("\n\n")
     assert "matches" not in explain_validation_error(refused.value.errors()[0])

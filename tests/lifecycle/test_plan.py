@@ -13,7 +13,7 @@ from tests.lifecycle import support as s
 
 
 def broken(**changes: Any) -> list[str]:
-    """Return the problems of the plan with these changes."""
+    """Return the problems that wfctl reports for the test plan with the given changes."""
     with pytest.raises(InvalidPlan) as refusal:
         build_creation_payload({**deepcopy(s.PLAN), **changes}, created=s.AT)
     problems: list[str] = refusal.value.data["problems"]
@@ -29,7 +29,7 @@ def stages(**changes: Any) -> list[dict[str, Any]]:
 
 
 def test_small_plan_is_completed_with_all_fields() -> None:
-    """The document has the fields of the protocol in their order."""
+    """wfctl adds all missing fields of the protocol to the workflow, in their fixed order."""
     document = build_creation_payload(s.PLAN, created=s.AT).document
     assert list(document) == [
         "workflow_id",
@@ -64,7 +64,7 @@ def test_small_plan_is_completed_with_all_fields() -> None:
 
 
 def test_order_of_parameters_is_kept() -> None:
-    """Parameters and nested keys keep the order of the plan."""
+    """The workflow has its parameters and their nested keys in the order of the plan."""
     plan = {**s.PLAN, "stages": stages(parameters={"z": 1, "a": {"y": 2, "b": 3}})}
     parameters = s.given(plan=plan).stage("stage-2").parameters
     assert list(parameters) == ["z", "a"]
@@ -72,7 +72,7 @@ def test_order_of_parameters_is_kept() -> None:
 
 
 def test_unknown_fields_are_kept() -> None:
-    """Extra fields of the plan and of a stage are in the state."""
+    """wfctl keeps fields of the plan and of its stages that the protocol does not define."""
     plan = {**s.PLAN, "x-laboratory": "B12", "stages": stages(verification={"atoms": 50})}
     state = s.given(plan=plan)
     assert state.extra == {"x-laboratory": "B12"}
@@ -80,7 +80,7 @@ def test_unknown_fields_are_kept() -> None:
 
 
 def test_cycle_is_shown_with_its_stages() -> None:
-    """The problem shows the path stage-2 -> stage-3 -> stage-2."""
+    """wfctl refuses the plan and prints the cycle: stage-2 -> stage-3 -> stage-2."""
     entries = stages(depends_on=["stage-3"])
     entries[2]["depends_on"] = ["stage-2"]
     assert broken(stages=entries) == [
@@ -89,21 +89,21 @@ def test_cycle_is_shown_with_its_stages() -> None:
 
 
 def test_stage_that_depends_on_itself_is_a_cycle() -> None:
-    """The problem shows the path stage-2 -> stage-2."""
+    """wfctl refuses the plan and prints the cycle: stage-2 -> stage-2."""
     assert broken(stages=stages(depends_on=["stage-2"])) == [
         "the stages depend on each other in a circle (depends_on): stage-2 -> stage-2"
     ]
 
 
 def test_unknown_dependency_is_named() -> None:
-    """The problem has the field and the missing stage."""
+    """wfctl refuses a dependency on a stage that does not exist, and names the field."""
     assert broken(stages=stages(depends_on=["stage-7"])) == [
         "stage-2.depends_on: no stage 'stage-7'"
     ]
 
 
 def test_duplicate_id_is_named() -> None:
-    """The problem has the number of stages with this id."""
+    """wfctl refuses a plan in which two stages have the same id, and prints their number."""
     assert "stages: stage-1 appears 2 times" in broken(stages=stages(id="stage-1"))
 
 
@@ -112,14 +112,14 @@ def test_duplicate_id_is_named() -> None:
     ["stage-2a", "stage-0", "Stage-2", "stage-02", "2", "stage-", "a.b", "docs", "att-0001", "a/b"],
 )
 def test_malformed_id_is_refused(id_: str) -> None:
-    """The problem shows the position and the value of the id."""
+    """The message has the invalid id of the stage and its position in the plan."""
     problems = broken(stages=stages(id=id_))
     (problem,) = [one for one in problems if one.startswith("stages[1].id: ")]
     assert repr(id_) in problem
 
 
 def test_gap_in_the_stage_numbers_is_refused() -> None:
-    """The problem names the missing stage."""
+    """wfctl refuses a plan with stage-1, stage-3 and stage-9, and names the missing stage-2."""
     problems = broken(stages=stages(id="stage-9"))
     assert (
         "stages: the numbers of stages must start at 1 and have no gap; stage-2 is missing"
@@ -128,7 +128,7 @@ def test_gap_in_the_stage_numbers_is_refused() -> None:
 
 
 def test_missing_fields_are_named() -> None:
-    """A missing name of a stage and a missing workflow id are both reported."""
+    """wfctl reports a missing workflow id and a missing stage name together."""
     entries = stages()
     del entries[1]["name"]
     plan = {"stages": entries}
@@ -141,21 +141,21 @@ def test_missing_fields_are_named() -> None:
 
 
 def test_misspelt_field_is_not_kept_as_an_extra_field() -> None:
-    """The problem suggests the right name."""
+    """wfctl refuses the field `depend_on` and suggests the name `depends_on`."""
     assert broken(stages=stages(depend_on=["stage-1"])) == [
         "stages[1].depend_on: unknown field; did you mean depends_on?"
     ]
 
 
 def test_unknown_backend_is_named() -> None:
-    """The problem lists the existing profiles."""
+    """wfctl refuses a backend without a profile, and lists the existing profiles."""
     assert broken(stages=stages(backend="hpc")) == [
         "stage-2.backend: backend_profiles has no profile 'hpc'; its profiles are: local"
     ]
 
 
 def test_started_workflow_is_not_accepted_as_a_plan() -> None:
-    """The problem suggests `wfctl import`."""
+    """If a stage of the plan already has a status, wfctl suggests `wfctl import` instead."""
     (problem,) = broken(stages=stages(status="completed"))
     assert "wfctl import" in problem
 
@@ -171,21 +171,21 @@ def test_started_workflow_is_not_accepted_as_a_plan() -> None:
     ],
 )
 def test_invalid_session_settings_are_refused(config: dict[str, Any], expected: str) -> None:
-    """An invalid budget, weight or mode is not replaced by its default."""
+    """wfctl refuses an invalid budget, weight or mode instead of using the default."""
     (problem,) = broken(session_config=config)
     assert problem.startswith(expected)
 
 
 @pytest.mark.parametrize("plan", [[], "plan", None, 3])
 def test_plan_must_be_an_object(plan: Any) -> None:
-    """A list, a string, null and a number are refused."""
+    """wfctl refuses a plan that is a list, a string, null or a number."""
     with pytest.raises(InvalidPlan, match="must be an object"):
         build_creation_payload(plan, created=s.AT)
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_number_without_json_form_is_refused(value: float) -> None:
-    """NaN and infinity are not allowed in parameters."""
+    """wfctl refuses NaN and infinity as parameters, because JSON cannot represent them."""
     assert broken(stages=stages(parameters={"tolerance": value}))
 
 
@@ -203,6 +203,6 @@ def test_number_without_json_form_is_refused(value: float) -> None:
     ids=["profile", "config", "overrides"],
 )
 def test_credentials_in_a_plan_are_refused(changes: dict[str, Any]) -> None:
-    """A plan is recorded forever, so the problem suggests config_path."""
+    """The log keeps a plan forever, so wfctl suggests a file named by `config_path` instead."""
     [problem] = [text for text in broken(**changes) if "remote_profile" in text]
     assert "config_path" in problem

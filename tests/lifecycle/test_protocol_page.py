@@ -12,7 +12,10 @@ PAGES = sorted((HERE / "docs/protocols").glob("*.md"))
 
 
 def test_page_lists_every_transition() -> None:
-    """The rows have the order of the table, and one row covers all transitions to skipped."""
+    """The page has each transition between statuses, in the order of the code's table.
+
+    One row covers all transitions to the status `skipped`.
+    """
     page = (HERE / "docs/protocols/staged-workflow.md").read_text("utf-8")
     section = page.partition("## Transitions")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| ([\w ]+) \| (\w+) \| (.*?) \| (.*?) \|$", section, re.MULTILINE)
@@ -32,7 +35,7 @@ def test_page_lists_every_transition() -> None:
 
 
 def test_files_named_by_the_pages_exist() -> None:
-    """A reader can check each row in the code."""
+    """Each source file that the pages about protocols name exists in the repository."""
     named = {
         path
         for page in PAGES

@@ -1,4 +1,4 @@
-"""Random optimization loops compared with a simple model."""
+"""Random optimization loops, compared with a simple model of the expected behaviour."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ PLAN: dict[str, Any] = {
     ],
 }
 PLAN["stages"][1]["outputs"].append("next/f.json")
-#: Possible values of a point, of which most are valid.
+#: Possible x values of a proposed point. Most are valid, so that many rounds start.
 XS: list[Any] = [*range(41), -1, 41, 0.5, "3", True, None, 1e9]
 KINDS: list[Any] = ["a", "a", "b", "b", "c", "", 1]
 
@@ -66,7 +66,7 @@ def plan(**more: Any) -> dict[str, Any]:
 
 
 class Life:
-    """A loop, and the expected state of the loop."""
+    """An optimization loop, and the state that the test expects the loop to have."""
 
     def __init__(self, seed: int, ask: str) -> None:
         self.choose = random.Random(seed)
@@ -80,14 +80,14 @@ class Life:
         self.is_stopped = False
 
     def record(self, *commands: Payload) -> None:
-        """Decide and fold commands, and then save and load the state."""
+        """Apply commands by the rules, and then save and reload the state."""
         for command in commands:
             self.state = state_after(self.state, decide(self.state, command, AT), AT)
         self.state = from_bytes(to_bytes(self.state))
 
     @property
     def is_over(self) -> bool:
-        """Return whether no further round is expected."""
+        """Return whether the loop is expected to have ended."""
         met = self.value is not None and self.value < 0
         return self.has_ended and (met or self.rounds >= self.at_most or self.is_stopped)
 
@@ -116,7 +116,7 @@ class Life:
             self.complete(stage.id)
 
     def complete(self, id_: str) -> None:
-        """Complete a stage; the stage `next` also records points and a number."""
+        """Complete a stage. The stage `next` also writes new points and the value of its metric."""
         known: dict[str, Any] = {}
         if id_ == "next":
             self.digest = f"{self.choose.getrandbits(256):064x}"
@@ -129,7 +129,7 @@ class Life:
         self.record(p.StageCompleted(stage=id_, evidence="looked at it", **known))
 
     def propose(self) -> None:
-        """Propose valid or invalid points, and compare the decision with the expectation."""
+        """Propose a round with random points, and check that wfctl decides as expected."""
         count = self.choose.choice([0, 1, 1, 1, 2, 2, 3, 4])
         asked = [
             {"x": self.choose.choice(XS), "kind": self.choose.choice(KINDS)} for _ in range(count)
@@ -168,7 +168,7 @@ class Life:
         return due and fit and is_new and 1 <= len(asked) <= 3
 
     def stop(self) -> None:
-        """Stop the loop, if this is expected to be allowed."""
+        """Try to stop the loop, and check that wfctl allows this only if expected."""
         may = not self.is_over and not self.is_stopped
         try:
             self.record(p.LoopStopped(loop="search", reason="enough"))
@@ -179,7 +179,7 @@ class Life:
         self.is_stopped = True
 
     def again(self) -> None:
-        """Approve a rerun of a completed stage, which reopens the round."""
+        """Approve a rerun of a completed stage, so that the current round is open again."""
         done = [i for i in ("run", "next") if self.state.stages[i].status is Status.COMPLETED]
         if not done or self.state.stages["tell"].status is Status.COMPLETED:
             return
@@ -189,7 +189,7 @@ class Life:
         self.record(p.AmendmentApproved(amendment=last, proof={"policy": "trust"}))
 
     def widen(self) -> None:
-        """Change the maximum number of rounds."""
+        """Change the maximum number of rounds by an approved amendment."""
         self.at_most = self.choose.choice([max(1, self.rounds - 1), self.rounds, self.rounds + 2])
         if self.state.rounds["search"]["at_most"] == self.at_most:
             return
@@ -202,7 +202,7 @@ class Life:
         self.record(p.AmendmentApproved(amendment=last, proof={"policy": "trust"}))
 
     def check(self) -> None:
-        """Compare the state with the expectation."""
+        """Check that the state of wfctl equals the expected state."""
         loop = self.state.loops["search"]
         assert [one.number for one in loop.rounds] == [*range(1, self.rounds + 1)]
         assert [(one["x"], one["kind"]) for one in loop.points_from_rounds] == self.points[1:]
@@ -221,7 +221,7 @@ class Life:
 @pytest.mark.parametrize("ask", [OUTPUT, "agent"])
 @pytest.mark.parametrize("seed", range(20))
 def test_random_loop_agrees_with_its_model(seed: int, ask: str) -> None:
-    """Rounds have no gap, points are unique and valid, and the loop ends by its criterion."""
+    """After each of 120 random actions, wfctl has the rounds and points that the model expects."""
     life = Life(seed, ask)
     steps = [life.compute] * 6 + [life.propose] * 6 + [life.again, life.widen]
     for number in range(120):
@@ -258,7 +258,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.parametrize("name", WRONG)
 def test_invalid_loop_is_refused_with_its_problem(name: str) -> None:
-    """The plan is refused before anything is recorded."""
+    """wfctl refuses the plan of the loop and states the problem."""
     change, message = WRONG[name]
     with pytest.raises(InvalidPlan) as error:
         build_creation_payload(plan(**change), created=AT)
@@ -266,7 +266,7 @@ def test_invalid_loop_is_refused_with_its_problem(name: str) -> None:
 
 
 def test_numbers_of_earlier_rounds_are_kept() -> None:
-    """Criteria and reports use the numbers of all rounds."""
+    """The state keeps the metric values of all earlier rounds, for criteria and reports."""
     life = Life(3, "agent")
     life.at_most = 9
     life.state = given(plan=plan(ask="agent", at_most=9))
@@ -287,7 +287,7 @@ def test_numbers_of_earlier_rounds_are_kept() -> None:
 
 
 def test_round_starts_only_if_all_its_stages_are_within_the_limits() -> None:
-    """The tasks of all stages of the loop count, and not only the points."""
+    """The limit of tasks includes the tasks of all stages of the loop, not only the points."""
     life = Life(3, "agent")
     until = {"metric": "next.f", "below": -9}
     life.state = given(plan=plan(ask="agent", tasks=4, until=until))
@@ -314,7 +314,7 @@ def test_round_starts_only_if_all_its_stages_are_within_the_limits() -> None:
 def test_remaining_tasks_are_reported_with_correct_grammar(
     tasks: int, left: int, said: str
 ) -> None:
-    """Singular and plural differ, and a negative rest is shown as 0."""
+    """wfctl prints "1 task" but "3 tasks", and shows a negative number of remaining tasks as 0."""
     envelope = given(plan=plan(tasks=4)).mandate("rounds.search")
     assert envelope is not None
     assert [*find_exceeded_mandate_limits(envelope, MandateUse(tasks=4 - left), tasks, 0.0)] == [

@@ -1,4 +1,7 @@
-"""Rules in addition to the table: attempts, evidence, retries, consequences, consent."""
+"""Rules for stages that the table of transitions does not contain.
+
+They concern attempts, evidence, retries, automatic consequences and consent.
+"""
 
 from __future__ import annotations
 
@@ -23,39 +26,39 @@ from tests.lifecycle import support as s
 
 
 def test_first_command_must_create_the_workflow() -> None:
-    """Preparing a stage without a workflow raises NoWorkflow."""
+    """Without a workflow, the command that prepares a stage raises NoWorkflow."""
     with pytest.raises(NoWorkflow):
         decide(None, p.StagePrepared(stage="stage-1"), s.AT)
 
 
 def test_creation_readies_stages_without_dependencies() -> None:
-    """Both events are in the same append."""
+    """The creation of a workflow and the new status of these stages are recorded in one append."""
     created = p.WorkflowCreated(document=s.given_document())
     assert s.types(decide(None, created, s.AT)) == ["workflow.created", "stage.readied"]
 
 
 def test_second_creation_is_refused() -> None:
-    """A stream can have only one workflow."""
+    """If the log already has a workflow, the command raises AlreadyExists."""
     state = s.given()
     with pytest.raises(AlreadyExists):
         decide(state, p.WorkflowCreated(document=s.given_document()), s.AT)
 
 
 def test_attempt_prepares_a_ready_stage_and_gets_a_number() -> None:
-    """The first attempt is att-0001."""
+    """The stage gets the status `preparing`, and its first attempt gets the id att-0001."""
     decision = decide(s.given(), s.attempt("stage-1"), s.AT)
     assert s.types(decision) == ["stage.prepared", "attempt.started"]
     assert decision[1].model_dump()["attempt"] == "att-0001"
 
 
 def test_pending_stage_cannot_be_dispatched() -> None:
-    """An attempt of a stage with open dependencies is refused."""
+    """The rules refuse an attempt of a stage whose dependencies are not completed."""
     with pytest.raises(AttemptMismatch, match="while the stage is pending"):
         decide(s.given(), s.attempt("stage-2"), s.AT)
 
 
 def test_second_attempt_is_refused_while_one_is_open() -> None:
-    """The refusal has the id of the open attempt."""
+    """The error has the id of the attempt that has not ended."""
     state = s.given(s.attempt("stage-1"))
     with pytest.raises(AttemptMismatch) as refusal:
         decide(state, s.attempt("stage-1"), s.AT)
@@ -63,7 +66,7 @@ def test_second_attempt_is_refused_while_one_is_open() -> None:
 
 
 def test_pending_amendment_blocks_the_dispatch() -> None:
-    """A person must decide about the amendment first."""
+    """A stage cannot start until a person approves or rejects its proposed amendment."""
     proposal = p.AmendmentProposed(
         amendment="amend-1", kind="criteria_change", stage="stage-1", description="too strict"
     )
@@ -72,14 +75,14 @@ def test_pending_amendment_blocks_the_dispatch() -> None:
 
 
 def test_post_processing_requires_the_current_attempt() -> None:
-    """The end of another attempt is refused."""
+    """The rules refuse the end of an attempt that is not the current attempt of the stage."""
     state = s.given(*s.through("stage-1", Status.RUNNING))
     with pytest.raises(AttemptMismatch):
         decide(state, s.computed("stage-1", "att-0007"), s.AT)
 
 
 def test_stage_without_an_attempt_cannot_be_computed() -> None:
-    """A stage that was prepared by hand has no result."""
+    """The rules refuse the end of a computation if the stage has no attempt."""
     state = s.given(p.StagePrepared(stage="stage-1"))
     with pytest.raises(AttemptMismatch):
         decide(state, s.computed("stage-1"), s.AT)
@@ -93,21 +96,21 @@ def test_only_a_synchronous_attempt_may_skip_running() -> None:
 
 
 def test_nonzero_exit_code_is_not_computed() -> None:
-    """A computation with exit code 1 must be recorded as a failure."""
+    """The rules refuse to record a job with exit code 1 as a successful computation."""
     state = s.given(*s.through("stage-1", Status.RUNNING))
     with pytest.raises(MissingEvidence, match="exit code 1"):
         decide(state, s.computed("stage-1", exit_code=1), s.AT)
 
 
 def test_completion_requires_a_check_or_evidence() -> None:
-    """Without both, the command is refused."""
+    """The rules refuse to complete a stage without a passed check and without evidence."""
     state = s.given(*s.through("stage-1", Status.POST_PROCESSING))
     with pytest.raises(MissingEvidence, match="No check or evidence was given"):
         decide(state, p.StageCompleted(stage="stage-1"), s.AT)
 
 
 def test_failed_check_prevents_completion() -> None:
-    """Additional evidence does not help."""
+    """A stage with a failed check cannot be completed, even with a person's evidence."""
     state = s.given(*s.through("stage-1", Status.POST_PROCESSING))
     broken = p.Check(name="output stage-1/x", passed=False, detail="it is missing")
     with pytest.raises(MissingEvidence) as refusal:
@@ -116,7 +119,7 @@ def test_failed_check_prevents_completion() -> None:
 
 
 def test_completion_readies_the_dependent_stage() -> None:
-    """Both events are in the same append."""
+    """The completion and the status `ready` of the dependent stage are recorded in one append."""
     state = s.given(*s.through("stage-1", Status.POST_PROCESSING))
     assert s.types(decide(state, s.completed("stage-1"), s.AT)) == [
         "stage.completed",
@@ -125,7 +128,7 @@ def test_completion_readies_the_dependent_stage() -> None:
 
 
 def test_last_completed_stage_completes_the_workflow() -> None:
-    """The completion of the workflow is in the same append."""
+    """The completions of the last stage and of the workflow are recorded in one append."""
     stages = ("stage-1", "stage-2", "stage-3")
     commands = [c for stage in stages for c in s.through(stage, Status.COMPLETED)]
     decision = decide(s.given(*commands[:-1]), commands[-1], s.AT)
@@ -134,7 +137,7 @@ def test_last_completed_stage_completes_the_workflow() -> None:
 
 
 def test_blocked_dependent_is_reported_once() -> None:
-    """The event after the failure does not report the dependent stage again."""
+    """A failure records that its dependent stage is blocked; later events do not repeat this."""
     running = s.given(*s.through("stage-1", Status.RUNNING))
     decision = decide(running, s.failed("stage-1"), s.AT)
     assert s.types(decision) == ["stage.failed", "stage.blocked"]
@@ -143,7 +146,7 @@ def test_blocked_dependent_is_reported_once() -> None:
 
 
 def test_second_failure_does_not_report_the_dependent_again() -> None:
-    """The first report still holds after a retry."""
+    """If a stage fails again after a retry, its dependent stage is still recorded as blocked."""
     state = s.given(*s.through("stage-1", Status.FAILED), p.StageRetried(stage="stage-1", fix="x"))
     for command in (s.attempt("stage-1"), s.launched("stage-1", "att-0002")):
         state = state_after(state, decide(state, command, s.AT), s.AT)
@@ -152,7 +155,7 @@ def test_second_failure_does_not_report_the_dependent_again() -> None:
 
 @pytest.mark.parametrize(("kind", "limit"), [("local", 3), ("remote", 5)])
 def test_retry_limit_depends_on_the_backend(kind: str, limit: int) -> None:
-    """A local stage has 3 retries, and a remote stage has 5."""
+    """A stage on a local backend has 3 retries, and a stage on a remote backend has 5."""
     plan = {**s.PLAN, "default_backend": "b", "backend_profiles": {"b": {"type": kind}}}
     state = s.given(*s.through("stage-1", Status.FAILED), plan=plan)
     for number in range(1, limit + 1):
@@ -167,7 +170,7 @@ def test_retry_limit_depends_on_the_backend(kind: str, limit: int) -> None:
 
 
 def test_lost_attempt_is_replaced_once() -> None:
-    """The replacement is no retry, and a second loss is not replaced."""
+    """A new attempt replaces a lost one without a retry. A second lost attempt is not replaced."""
     state = s.given(
         *s.through("stage-1", Status.RUNNING), s.observed("stage-1", "att-0001", "lost")
     )
@@ -184,14 +187,14 @@ def test_lost_attempt_is_replaced_once() -> None:
 
 
 def test_attempt_must_be_lost_before_it_is_replaced() -> None:
-    """A running attempt cannot be recovered."""
+    """The rules refuse an attempt that recovers an attempt which still runs."""
     state = s.given(*s.through("stage-1", Status.RUNNING))
     with pytest.raises(AttemptMismatch, match="not as lost"):
         decide(state, s.attempt("stage-1", recovers="att-0001"), s.AT)
 
 
 def test_launch_of_a_synchronous_attempt_keeps_the_stage_preparing() -> None:
-    """The attempt gets its job ids, and a second launch is refused."""
+    """The launch adds the job ids to the attempt, and the rules refuse a second launch."""
     state = s.given(s.attempt("stage-1", "sync"))
     told = s.launched("stage-1").model_copy(update={"mode": "sync", "job_ids": ["12"]})
     state = s.recorded(state, *decide(state, told, s.AT))
@@ -202,7 +205,7 @@ def test_launch_of_a_synchronous_attempt_keeps_the_stage_preparing() -> None:
 
 
 def test_launch_must_have_the_mode_of_the_attempt() -> None:
-    """An attempt in tmux cannot be launched as synchronous."""
+    """The rules refuse a synchronous launch of an attempt that was started for tmux."""
     state = s.given(s.attempt("stage-1"))
     told = s.launched("stage-1").model_copy(update={"mode": "sync"})
     with pytest.raises(IllegalTransition, match="att-0001 was started in the mode tmux, not sync"):
@@ -210,7 +213,7 @@ def test_launch_must_have_the_mode_of_the_attempt() -> None:
 
 
 def test_launch_of_a_recovered_attempt_keeps_the_stage_running() -> None:
-    """A second launch is refused."""
+    """The launch of the replacing attempt is recorded, and the rules refuse a second launch."""
     state = s.given(
         *s.through("stage-1", Status.RUNNING),
         s.observed("stage-1", "att-0001", "lost"),
@@ -223,7 +226,7 @@ def test_launch_of_a_recovered_attempt_keeps_the_stage_running() -> None:
 
 
 def test_changed_job_ids_are_recorded_without_a_new_launch_time() -> None:
-    """The attempt has the new ids and its first launch time."""
+    """A launch with other job ids replaces the ids, but not the time of the first launch."""
     state = s.given(*s.through("stage-1", Status.RUNNING))
     told = s.launched("stage-1").model_copy(update={"job_ids": ["12"]})
     decision = decide(state, told, s.AT)
@@ -235,7 +238,7 @@ def test_changed_job_ids_are_recorded_without_a_new_launch_time() -> None:
 
 
 def test_failed_attempt_is_stopped_once() -> None:
-    """After a failure with a stop request, repeating the stop appends nothing."""
+    """After a failure that requests a stop, wfctl records the stop of the attempt only once."""
     stopped = p.AttemptStopped(
         stage="stage-1", attempt="att-0001", ended=["job 12"], reason="asked for"
     )
@@ -250,14 +253,14 @@ def test_failed_attempt_is_stopped_once() -> None:
 
 
 def test_ended_attempt_needs_no_stop() -> None:
-    """If the computation has ended, a failure does not request a stop."""
+    """If the job has already ended, a recorded failure does not request to stop the job."""
     state = s.given(*s.through("stage-1", Status.POST_PROCESSING))
     decision = decide(state, s.failed("stage-1").model_copy(update={"stop": True}), s.AT)
     assert decision[0].model_dump()["stop"] is False
 
 
 def test_repeated_observation_appends_nothing() -> None:
-    """Only a different verdict becomes an event."""
+    """The rules record a verdict on an attempt only if it differs from the last verdict."""
     state = s.given(
         *s.through("stage-1", Status.RUNNING), s.observed("stage-1", "att-0001", "wait")
     )
@@ -266,7 +269,7 @@ def test_repeated_observation_appends_nothing() -> None:
 
 
 def test_skipped_dependency_is_not_satisfied() -> None:
-    """The dependent stage cannot become ready."""
+    """A stage that depends on a skipped stage cannot become ready."""
     skipped = p.StageSkipped(stage="stage-1", amendment="amend-1")
     state = s.recorded(s.given(), *s.approved("stage_skip", "stage-1"), skipped)
     with pytest.raises(DependenciesNotMet) as refusal:
@@ -283,7 +286,7 @@ def test_skipped_dependency_is_not_satisfied() -> None:
     ids=lambda command: command.type,
 )
 def test_append_cannot_give_consent(command: p.Payload) -> None:
-    """An approval and its consequences can only be recorded with a proof of a person."""
+    """Without a person's proof, the rules refuse an approval and the skip that follows from it."""
     proposal = p.AmendmentProposed(
         amendment="amend-1", kind="stage_skip", stage="stage-1", description="not needed"
     )
@@ -292,19 +295,19 @@ def test_append_cannot_give_consent(command: p.Payload) -> None:
 
 
 def test_consequence_cannot_be_a_command() -> None:
-    """The completion of a workflow follows only from its stages."""
+    """The rules refuse a command that completes the workflow, because only stages complete it."""
     with pytest.raises(NoCommand):
         decide(s.given(), p.WorkflowCompleted(stages=3), s.AT)
 
 
 def test_unknown_stage_is_named_with_the_known_stages() -> None:
-    """The error lists all stages of the workflow."""
+    """The error for an unknown stage lists all stages of the workflow."""
     with pytest.raises(UnknownStage, match="stage-1, stage-2, stage-3"):
         decide(s.given(), p.StagePrepared(stage="stage-9"), s.AT)
 
 
 def test_sessions_are_numbered_by_the_log() -> None:
-    """Sessions start with 1, and a session that did not start cannot end."""
+    """Sessions get the numbers 1 and 2, and the rules refuse the end of no session."""
     state = s.given()
     with pytest.raises(NoCommand):
         decide(state, p.SessionEnded(reason="completed"), s.AT)
@@ -314,7 +317,7 @@ def test_sessions_are_numbered_by_the_log() -> None:
 
 
 def test_diagnostic_run_is_a_retry_and_always_fails() -> None:
-    """Its end cannot be recorded as computed."""
+    """A diagnostic run counts as a retry, and the rules refuse to record its success."""
     state = s.given(*s.through("stage-1", Status.FAILED))
     decision = decide(state, s.attempt("stage-1", diagnostic=True), s.AT)
     assert s.types(decision) == ["stage.retried", "stage.prepared", "attempt.started"]
@@ -331,6 +334,6 @@ def test_diagnostic_run_is_a_retry_and_always_fails() -> None:
 
 @pytest.mark.parametrize("status", [Status.READY, Status.RUNNING, Status.COMPLETED])
 def test_diagnostic_run_requires_a_failure(status: Status) -> None:
-    """A stage with another status cannot be diagnosed."""
+    """The rules refuse a diagnostic run of a stage that has not failed."""
     with pytest.raises(IllegalTransition):
         decide(s.given(*s.through("stage-1", status)), s.attempt("stage-1", diagnostic=True), s.AT)

@@ -1,4 +1,4 @@
-"""The published rules of sessions, each with its own test."""
+"""The published rules of working sessions and of their budget, each with its own test."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def plan(**config: Any) -> dict[str, Any]:
 
 
 def carried_out(state: Workflow, *commands: Payload) -> tuple[Workflow, list[Payload]]:
-    """Return the state after the commands, and all resulting events."""
+    """Apply commands by the rules, and return the new state and all resulting events."""
     found: list[Payload] = []
     for command in commands:
         events = decide(state, command, s.AT)
@@ -57,23 +57,23 @@ def synchronous(stage: str) -> list[Payload]:
 
 
 def charged(events: list[Payload]) -> list[tuple[str, float, str]]:
-    """Return the charges among the events."""
+    """Return the costs among the events, each with stage, weight and class of work."""
     return [(e.stage, e.weight, e.work_class) for e in events if isinstance(e, p.CostCharged)]
 
 
 def opened(*commands: Payload, **config: Any) -> Workflow:
-    """Return the state with an open session."""
+    """Return the state of a workflow with an open session, after the given commands."""
     return s.given(p.SessionStarted(), *commands, plan=plan(**config))
 
 
 def test_local_synchronous_stage_costs_1() -> None:
-    """The class of this work is sync."""
+    """A session is charged 1 for a stage of the class `sync`."""
     _, events = carried_out(opened(), *synchronous("stage-1"))
     assert charged(events) == [("stage-1", 1, "sync")]
 
 
 def test_remote_or_asynchronous_stage_costs_1_5() -> None:
-    """The class of this work is async."""
+    """A session is charged 1.5 for a stage of the class `async`."""
     _, events = carried_out(opened(), *s.through("stage-1", Status.COMPLETED))
     assert charged(events) == [("stage-1", 1.5, "async")]
     _, events = carried_out(opened(), *synchronous("stage-2"))
@@ -81,7 +81,7 @@ def test_remote_or_asynchronous_stage_costs_1_5() -> None:
 
 
 def test_retried_stage_costs_2_for_each_attempt() -> None:
-    """Both the failure and the repeated run have the class error_cycle."""
+    """A session is charged 2 for the failed attempt and 2 for the retry (class `error_cycle`)."""
     again = [
         s.attempt("stage-1", "sync"),
         s.failed("stage-1"),
@@ -96,14 +96,14 @@ def test_retried_stage_costs_2_for_each_attempt() -> None:
 
 
 def test_diagnostic_run_has_its_own_class() -> None:
-    """Its weight equals that of an error cycle, but the charge is named diagnostic."""
+    """A session is charged 2 for a diagnostic run, in the class `diagnostic`."""
     state, _ = carried_out(opened(), *s.through("stage-1", Status.FAILED))
     _, events = carried_out(state, s.attempt("stage-1", diagnostic=True), s.failed("stage-1"))
     assert charged(events) == [("stage-1", 2, "diagnostic")]
 
 
 def test_heaviest_matching_class_is_charged() -> None:
-    """The weights of the workflow decide which class is the heaviest."""
+    """If a stage belongs to two classes of work, the class with the greater weight is charged."""
     weights = {"sync": 1, "async": 9, "error_cycle": 2, "diagnostic": 3}
     state = opened(stage_weights=weights)
     _, events = carried_out(state, *s.through("stage-1", Status.RUNNING), s.failed("stage-1"))
@@ -111,7 +111,7 @@ def test_heaviest_matching_class_is_charged() -> None:
 
 
 def test_charge_is_in_the_same_append_as_its_completion() -> None:
-    """No crash can separate the two events."""
+    """wfctl records the completion and its cost together, so that no crash separates them."""
     state, _ = carried_out(opened(), s.attempt("stage-1", "sync"), s.computed("stage-1"))
     events = decide(state, s.completed("stage-1"), s.AT)
     assert s.types(events) == ["stage.completed", "cost.charged"]
@@ -119,7 +119,7 @@ def test_charge_is_in_the_same_append_as_its_completion() -> None:
 
 
 def test_superseded_attempt_is_not_charged() -> None:
-    """Its stage starts again after the amendment."""
+    """A session is not charged for an attempt that an approved amendment stopped."""
     state = opened(*s.through("stage-1", Status.RUNNING))
     assert build_cost_charges(s.recorded(state, superseded())) == []
 
@@ -130,7 +130,7 @@ def superseded() -> p.StageFailed:
 
 
 def test_work_without_a_session_is_charged_to_the_next_session() -> None:
-    """The charge is in the append that starts the session."""
+    """If a stage is completed without a session, the start of a session records its cost."""
     state = s.given(*synchronous("stage-1"), plan=plan())
     state, events = carried_out(state, p.SessionStarted(), p.NoteLogged(text="on"))
     assert charged(events) == [("stage-1", 1.0, "sync")]
@@ -142,7 +142,7 @@ def test_work_without_a_session_is_charged_to_the_next_session() -> None:
 def test_stage_starts_only_if_its_estimate_fits_the_budget(
     weights: list[float], budget: float
 ) -> None:
-    """The cost of a session is the sum of all its charges."""
+    """A stage may start if the charges of the session and its estimate fit the budget."""
     state = opened(session_budget=budget)
     paid = [p.CostCharged(stage="stage-3", weight=w, work_class="sync") for w in weights]
     state = s.recorded(state, *paid)
@@ -153,7 +153,7 @@ def test_stage_starts_only_if_its_estimate_fits_the_budget(
 
 
 def test_estimate_of_a_stage_equals_its_later_charge() -> None:
-    """Short local stages are sync, others are async, and retried stages are error cycles."""
+    """wfctl estimates 1 for a short local stage, 1.5 for others, and 2 for a retried stage."""
     state = opened(session_budget=2)
     near, far = state.stages["stage-1"], state.stages["stage-2"]
     assert (estimate_stage_cost(state, near), estimate_stage_cost(state, far)) == (1, 1.5)
@@ -166,7 +166,7 @@ def test_estimate_of_a_stage_equals_its_later_charge() -> None:
 
 
 def test_invalid_imported_settings_fall_back_to_the_defaults() -> None:
-    """An imported session_config may contain any values."""
+    """If an imported workflow has an invalid budget or weight, wfctl uses the default."""
     state = s.given(plan=plan())
     state.session_config = {"session_budget": "six", "stage_weights": {"sync": None, "async": 3}}
     assert (maximum_session_cost(state), weight_of(state, "sync"), weight_of(state, "async")) == (
@@ -180,7 +180,10 @@ def test_invalid_imported_settings_fall_back_to_the_defaults() -> None:
 
 @pytest.mark.parametrize("reason", ["budget_exhausted", "blocked", "waiting"])
 def test_exit_reason_is_logged_and_cleared_by_the_next_session(reason: Any) -> None:
-    """A session that waited for a job has no exit reason."""
+    """The next session logs the exit reason and the cost of the previous session.
+
+    A session that ended while it waited for a job has the exit reason null.
+    """
     budget = 1 if reason == "budget_exhausted" else 6
     end = p.SessionEnded(reason=reason, next="ask Ada")
     state, _ = carried_out(opened(session_budget=budget), end)
@@ -195,7 +198,7 @@ def test_exit_reason_is_logged_and_cleared_by_the_next_session(reason: Any) -> N
 
 
 def test_killed_session_is_recognized_by_its_missing_end() -> None:
-    """The log has a warning and the exit reason null."""
+    """The next session logs a warning that the previous session has no end."""
     _, events = carried_out(opened(), p.SessionStarted())
     texts = [event.text for event in events if isinstance(event, p.NoteLogged)]
     assert texts == [
@@ -205,12 +208,12 @@ def test_killed_session_is_recognized_by_its_missing_end() -> None:
 
 
 def test_first_session_has_no_previous_session() -> None:
-    """The log does not mention an earlier session."""
+    """The start of the first session logs no line about a previous session."""
     assert s.types(decide(s.given(), p.SessionStarted(), s.AT)) == ["session.started"]
 
 
 def test_session_number_comes_from_the_log() -> None:
-    """A number given by the caller is ignored."""
+    """wfctl ignores a session number given by the caller, and counts the recorded sessions."""
     state = opened()
     started = decide(state, p.SessionStarted(number=40), s.AT)[-1]
     assert isinstance(started, p.SessionStarted)
@@ -218,7 +221,7 @@ def test_session_number_comes_from_the_log() -> None:
 
 
 def test_exhausted_budget_is_logged_before_the_session_end() -> None:
-    """The line has the wording of the protocol."""
+    """wfctl logs a line with cost and budget, in the exact words of the protocol."""
     paid = p.CostCharged(stage="stage-1", weight=5.5, work_class="async")
     end = p.SessionEnded(reason="budget_exhausted", next="wfctl run")
     events = decide(opened(paid), end, s.AT)
@@ -229,7 +232,7 @@ def test_exhausted_budget_is_logged_before_the_session_end() -> None:
 
 
 def test_session_ends_as_completed_only_with_the_workflow() -> None:
-    """The refusal names the open stages, and a session ends only once."""
+    """The rules refuse this end while stages are open, and refuse a second end of a session."""
     with pytest.raises(NotFinished, match="stage-1, stage-2, stage-3"):
         decide(opened(), p.SessionEnded(reason="completed"), s.AT)
     state, _ = carried_out(opened(), p.SessionEnded(reason="waiting"))
@@ -239,7 +242,7 @@ def test_session_ends_as_completed_only_with_the_workflow() -> None:
 
 @pytest.mark.parametrize(("stage", "limit"), [("stage-1", 3), ("stage-2", 5)])
 def test_retry_limit_depends_on_the_backend_type(stage: str, limit: int) -> None:
-    """At the limit, the hindrance suggests a rerun approved by a person."""
+    """After the last retry of a failed stage, wfctl suggests a rerun that a person approves."""
     state = opened(s.attempt(stage), s.failed(stage))
     for number in range(1, limit + 1):
         retried = p.StageRetried(stage=stage, fix="f")
@@ -252,7 +255,7 @@ def test_retry_limit_depends_on_the_backend_type(stage: str, limit: int) -> None
 
 
 def test_skipped_dependency_blocks_its_dependent_stage() -> None:
-    """The dependent stage is reported as a hindrance."""
+    """wfctl reports that a stage which depends on a skipped stage cannot run."""
     state = s.recorded(
         s.given(*synchronous("stage-1"), plan=plan()),
         *s.approved("stage_skip", "stage-2"),
@@ -264,7 +267,7 @@ def test_skipped_dependency_blocks_its_dependent_stage() -> None:
 
 
 def test_blocked_session_logs_stage_reason_and_fix() -> None:
-    """Each blocked stage has one line."""
+    """When a session ends as blocked, wfctl logs one line for each blocked stage."""
     state = opened(s.attempt("stage-1"), s.failed("stage-1"))
     note = decide(state, p.SessionEnded(reason="blocked"), s.AT)[0]
     assert isinstance(note, p.NoteLogged)
@@ -275,13 +278,13 @@ def test_blocked_session_logs_stage_reason_and_fix() -> None:
 
 
 def test_class_depends_only_on_the_newest_run() -> None:
-    """Earlier failures do not count after an approved rerun."""
+    """After an approved rerun, earlier failures of a stage do not make its work more expensive."""
     state = opened(s.attempt("stage-1", "sync"), s.computed("stage-1"))
     assert classify_ended_work(state, state.stages["stage-1"]) == "sync"
 
 
 def test_report_path_must_be_below_the_root() -> None:
-    """Paths outside and wfctl's own files are refused, also in a forged event."""
+    """wfctl refuses a report path outside the root or among its own files, also in an event."""
     ours = (".wfctl/events.db", "workflow-state.json", "progress.log")
     for path in ("/etc/report.md", "../report.md", "a/../../report.md", ".", *ours):
         for data in ({"report": path}, {"report": path, "stages": 1}):
@@ -291,7 +294,7 @@ def test_report_path_must_be_below_the_root() -> None:
 
 
 def test_report_is_named_by_date_and_topic() -> None:
-    """A session may give another path, and a second completion gets a new name."""
+    """A session may give another report path. A second completion gets a new file name."""
     one = {"workflow_id": "melt-2026-03-31", "stages": [{"id": "stage-1", "name": "Build"}]}
     for asked, expected in (
         (None, "docs/superscientist/reports/2026-03-31-melt-report.md"),
@@ -324,5 +327,5 @@ def test_report_is_named_by_date_and_topic() -> None:
     ],
 )
 def test_number_is_inserted_before_the_suffix(path: str, second: str) -> None:
-    """Dots in a folder or at the start of a name do not count as a suffix."""
+    """The second report of "a.b/report.md" is "a.b/report-2.md"; dots in folders do not matter."""
     assert (add_number_to_path(path, 1), add_number_to_path(path, 2)) == (path, second)

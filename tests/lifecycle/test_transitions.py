@@ -1,4 +1,4 @@
-"""Every pair of statuses: an allowed transition, or a refusal with a reason."""
+"""For each pair of stage statuses, the rules allow the transition or refuse it with a reason."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lifecycle.state.status import TRANSITIONS, Status, targets, transition
 from lifecycle.state.workflow import Workflow
 from tests.lifecycle import support as s
 
-#: An independent copy of the published table, to detect mistakes in the code.
+#: This copy of the published table is independent of the code, so that it detects mistakes there.
 LEGAL = {
     ("pending", "ready"),
     ("ready", "preparing"),
@@ -28,7 +28,8 @@ LEGAL = {
     ("post_processing", "failed"),
     ("completed", "invalidated"),
     ("invalidated", "ready"),
-    # The published table does not define a failed stage whose inputs change.
+    # This transition is not in the published table, which does not define the case that the inputs
+    # of a failed stage change.
     ("failed", "invalidated"),
     ("failed", "ready"),
 } | {(status.value, "skipped") for status in Status if status is not Status.SKIPPED}
@@ -77,7 +78,7 @@ def asking_for(target: Status, state: Workflow) -> Payload:
 
 
 def prepared_for(source: Status, target: Status) -> Workflow:
-    """Return a state that also meets the additional conditions of the transition."""
+    """Return a workflow whose stage-2 has the source status and may change to the target status."""
     if (source, target) == (Status.PENDING, Status.READY):
         state = s.given(*s.through("stage-1", Status.COMPLETED))
         state.stage("stage-2").status = Status.PENDING
@@ -89,7 +90,7 @@ def prepared_for(source: Status, target: Status) -> Workflow:
 
 @pytest.mark.parametrize(("source", "target"), PAIRS, ids=lambda status: status.value)
 def test_table_equals_the_published_table(source: Status, target: Status) -> None:
-    """No pair of statuses is missing or added."""
+    """The code allows a transition exactly if the published table contains it."""
     assert (transition(source, target) is not None) == ((source.value, target.value) in LEGAL)
 
 
@@ -114,7 +115,7 @@ def test_legal_transition_changes_the_status(source: Status, target: Status) -> 
 def test_transition_decided_by_a_person_is_refused_as_a_command(
     source: Status, target: Status
 ) -> None:
-    """The refusal suggests an amendment."""
+    """The rules refuse to skip or invalidate a stage by a command, and suggest an amendment."""
     state = standing_at(source)
     with pytest.raises(NeedsConsent, match="Propose an amendment") as refusal:
         decide(state, asking_for(target, state), s.AT)
@@ -132,7 +133,7 @@ def test_transition_decided_by_a_person_is_refused_as_a_command(
     ids=lambda status: status.value,
 )
 def test_approved_amendment_skips_or_invalidates_a_stage(source: Status, target: Status) -> None:
-    """With an accepted proof, the fold changes the status."""
+    """After an approval with a valid proof, the stage is skipped or invalidated."""
     ended: Payload = (
         p.StageSkipped(stage="stage-2", amendment="amend-2")
         if target is Status.SKIPPED
@@ -158,7 +159,7 @@ def test_approved_amendment_skips_or_invalidates_a_stage(source: Status, target:
 def test_illegal_transition_is_refused_with_the_allowed_targets(
     source: Status, target: Status
 ) -> None:
-    """The refusal has a stable code and both statuses."""
+    """The error has both statuses and the statuses to which the stage can change."""
     state = standing_at(source)
     assert state.stage("stage-2").status is source
     with pytest.raises(IllegalTransition) as refusal:
@@ -172,7 +173,7 @@ def test_illegal_transition_is_refused_with_the_allowed_targets(
 
 @pytest.mark.parametrize("source", list(Status), ids=lambda status: status.value)
 def test_no_transition_leads_to_pending(source: Status) -> None:
-    """Neither the table nor any command has the target pending."""
+    """Neither the table of transitions nor any command gives a stage the status `pending`."""
     assert all(row.target is not Status.PENDING for row in TRANSITIONS)
     state = standing_at(source)
     reached = set()

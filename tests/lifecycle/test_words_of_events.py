@@ -1,4 +1,4 @@
-"""Long strings are shortened to fit into the limited fields of wfctl's own events."""
+"""wfctl shortens long text that it writes into events, and refuses long text of callers."""
 
 from __future__ import annotations
 
@@ -17,18 +17,19 @@ from lifecycle.words.values import MAX_WORDS
 
 
 def _check_of(field: FieldInfo) -> TypeAdapter[Any]:
-    """Return a validator of one field."""
+    """Return a pydantic validator for values of the field."""
     annotated: Any = Annotated[field.annotation, "a field", *field.metadata]
     return TypeAdapter(annotated)
 
 
 def _has_limit(field: TypeAdapter[Any]) -> bool:
-    """Return whether a field is a string, or an optional string, with the common limit."""
+    """Return whether a field is a string, or string or null, with the common maximum length."""
     schema = field.json_schema()
     return MAX_WORDS in (one.get("maxLength") for one in (schema, *schema.get("anyOf", ())))
 
 
-#: The validators of all fields with the common limit, by class and field name.
+#: A validator for each field that has the common maximum length. The keys have the form
+#: "Class.field".
 _BOUNDED = {
     f"{model.__name__}.{name}": adapter
     for model in sorted(
@@ -46,7 +47,7 @@ _BOUNDED = {
 
 
 def test_errors_and_notes_are_limited_fields() -> None:
-    """This test ensures that the following property applies to some fields."""
+    """The list of fields with the common maximum length is not empty."""
     assert {"StageFailed.error", "NoteLogged.text", "AttemptStopped.reason"} <= _BOUNDED.keys()
 
 
@@ -55,7 +56,7 @@ def test_errors_and_notes_are_limited_fields() -> None:
 def test_long_text_is_cut_in_own_events_and_refused_from_callers(
     name: str, part: str, letters: int
 ) -> None:
-    """The cut text keeps its start and states the full length."""
+    """The shortened text has the start of the original text and states its full length."""
     field, text = _BOUNDED[name], (part * letters)[:letters]
     built = field.validate_python(text)
     assert len(built) <= MAX_WORDS

@@ -1,4 +1,4 @@
-"""Fixtures: project roots with phase machines."""
+"""Fixtures: project roots with phase machines (machines that lead work from phase to phase)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _plain_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def place(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> MachinePlace:
-    """Return an empty root; the log is a file or on a server, depending on the parameter."""
+    """Return an empty root whose log is a file or on a server, as the test's parameter says."""
     if getattr(request, "param", "file") == "server":
         monkeypatch.setenv("WFCTL_DATABASE_URL", request.getfixturevalue("server").log())
     root = tmp_path / "root"

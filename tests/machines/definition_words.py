@@ -1,4 +1,4 @@
-"""Descriptions of the keys of a definition, from which the reference page is generated."""
+"""Descriptions of the keys of a machine definition, for the generated reference page."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The places where the log of a machine may be stored."""
+"""The two places where the log of a machine may be stored: a file or a server."""
 
 import pytest
 
 from tests.rounds import first
 
-#: Run each test with the log in a file, and with `make crash` also on a server.
+#: Runs each test with the log in a file. `make crash` also runs it with the log on a server.
 on_every_log = pytest.mark.parametrize("place", first(["file", "server"]), indirect=True)

@@ -44,7 +44,7 @@ _OMITTED = re.compile(
 #: Types whose transitions the page omits, because they are many or follow a protocol.
 _LONG_TYPES = ("debug", "refactor", "dotagent", "conductor")
 _TRANSITIONS = re.compile(r"\| from \| to \| condition \|\n(?:\|.*\n)+")
-#: Descriptions that replace the titles of the definitions.
+#: For each type of machine: a description that replaces the title of its definition.
 _PURPOSES = {
     "feature": "develops a feature, from its design to its pull request",
     "debug": "finds and fixes a fault, thoroughly or as a quick fix (hotfix)",
@@ -55,7 +55,8 @@ _PURPOSES = {
     "conductor": "runs a track, one piece of work in the conductor protocol, step by step",
 }
 _START = re.compile(r"^.*\. Starts in (`\S+`); files: (.*)\.$", re.MULTILINE)
-#: Short phrases of the program and the full sentences that replace them, in this order.
+#: Phrases that wfctl prints, and full sentences that replace them on the page. They are applied in
+#: this order.
 _SENTENCES = {
     r", written since the phase started": ", *new*",
     r"(\S+) is present, \*new\*": r"\1 has a *new* value",
@@ -79,7 +80,7 @@ _SENTENCES = {
 
 
 def text() -> str:
-    """Return the whole page as Markdown."""
+    """Return the page about all shipped types of machines, as Markdown."""
     page_text = "\n".join([HEAD, *(_section(name) for name in SHIPPED)])
     for phrase, sentence in _SENTENCES.items():
         page_text = re.sub(phrase, sentence, page_text, flags=re.MULTILINE)
@@ -87,7 +88,7 @@ def text() -> str:
 
 
 def _section(name: str) -> str:
-    """Return the section of a type; omit the transitions of the long types."""
+    """Return the section of a machine type. For long types, a command replaces the transitions."""
     start = rf"This machine {_PURPOSES[name]}.\nIt starts in \1 and writes \2."
     section = _START.sub(start, render_page(load_shipped_definition(name)))
     if name not in _LONG_TYPES:

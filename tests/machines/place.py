@@ -13,7 +13,7 @@ from tests.cli.support import HERE, Answer, call
 
 
 class MachinePlace:
-    """A project root that contains machines."""
+    """A project root that contains machines, with methods that run wfctl commands in it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -33,7 +33,10 @@ class MachinePlace:
         return answer.data
 
     def refused(self, code: str, exit_code: int, *arguments: str) -> dict[str, Any]:
-        """Run a command that must be refused with this code, and return the data of the error."""
+        """Run a `wfctl machine` command that must fail with the given error code.
+
+        Return the data of the error.
+        """
         answer = self.call(*arguments)
         assert (answer.code, answer.error["code"]) == (exit_code, code), answer
         assert answer.error["message"]
@@ -63,7 +66,7 @@ class MachinePlace:
         return [(one.returncode, answer) for one, answer in zip(running, told, strict=True)]
 
     def init(self, machine: str, type_: str = "feature", *more: str) -> Any:
-        """Create a machine with the consent policy trust."""
+        """Create a machine of the given type under the consent policy `trust`."""
         return self.done("init", machine, "--type", type_, "--consent", "trust", *more)
 
     def phase(self, machine: str) -> str:
@@ -94,6 +97,6 @@ class MachinePlace:
         return [event["type"] for event in self.events(machine)]
 
     def head(self, machine: str) -> int:
-        """Return the current version of a machine."""
+        """Return the version of the newest event of a machine."""
         found: int = self.call("get", machine).envelope["_meta"]["version"]
         return found

@@ -120,7 +120,7 @@ in any other place (`RESERVED_FIELD`). You can use common names anywhere: `id`, 
    again, add `newer_than: phase` to the guard.
 """
 
-#: A sentence that introduces the table of keys.
+#: For each model of a definition: the sentence that precedes its table of keys on the page.
 _INTRODUCTIONS: dict[type[Any], str] = {
     definition.Phase: """
 If a person *decides* in a phase, the machine needs an approval to leave this phase, except by a
@@ -136,7 +136,7 @@ A definition can give each phase a status, such as `PASSED`.
 
 
 def text() -> str:
-    """Return the whole page as Markdown."""
+    """Return the reference page of machine definitions, as Markdown."""
     guards = [model for model in WORDS if model.__module__ == Present.__module__]
     parts = [model for model in WORDS if model not in guards]
     return "\n".join(
@@ -158,7 +158,7 @@ def _section(model: type[Any]) -> str:
 
 
 def _guard(model: type[Any]) -> str:
-    """Return the row of a guard, which is named after its first key."""
+    """Return the table row of a guard (a condition of a transition), named by its first key."""
     said, name = _says(model).removesuffix(".").replace("``", "`"), next(iter(WORDS[model]))
     held = {
         field.alias or key: _kind(field.annotation) for key, field in model.model_fields.items()
@@ -198,7 +198,7 @@ def _table(model: type[Any]) -> str:
 
 
 def _held(field: Any) -> str:
-    """Return the type of a key, whether the key is required, and its default."""
+    """Return the table cells of a key: its type, whether it is required, and its default."""
     kind, default = _kind(field.annotation), _default(field)
     if default == "required":
         return f"{kind}, required"

@@ -26,12 +26,12 @@ PROOF: dict[str, Any] = {"policy": "trust"}
 
 @cache
 def definition(name: str) -> Definition:
-    """Return a shipped definition."""
+    """Return the machine definition with the given name that comes with wfctl."""
     return load_shipped_definition(name)
 
 
 def every() -> list[Definition]:
-    """Return all shipped definitions."""
+    """Return all machine definitions that come with wfctl."""
     return [definition(name) for name in SHIPPED]
 
 
@@ -41,7 +41,7 @@ def small(**more: Any) -> Definition:
 
 
 def small_data(**more: Any) -> dict[str, Any]:
-    """Return the data of a definition of two phases."""
+    """Return the JSON data of a machine definition with two phases."""
     return {
         "id": "small",
         "title": "Small",
@@ -54,7 +54,7 @@ def small_data(**more: Any) -> dict[str, Any]:
 
 
 def begun(name: str | Definition, id_: str = "task-001", **document: Any) -> Machine:
-    """Return a newly created machine."""
+    """Return a new machine with the given definition and initial fields."""
     known = definition(name) if isinstance(name, str) else name
     command = p.MachineCreated(machine=id_, definition=known.dumped(), document=document)
     return compute_state_after(None, decide(None, command, AT), AT)
@@ -63,7 +63,7 @@ def begun(name: str | Definition, id_: str = "task-001", **document: Any) -> Mac
 def placed(
     known: Definition, phase: str, document: Mapping[str, Any], status: str | None
 ) -> Machine:
-    """Return a machine in the given phase, as an import would create it."""
+    """Return an imported machine that is in the given phase."""
     command = p.MachineImported(
         machine="task-001",
         definition=known.dumped(),
@@ -78,26 +78,26 @@ def placed(
 def when(
     state: Machine, *commands: Payload, files: Mapping[str, FileFact] | None = None
 ) -> Machine:
-    """Return the state after the commands, each decided on the state before it."""
+    """Apply commands to a machine one after the other, and return its new state."""
     for command in commands:
         state = compute_state_after(state, decide(state, command, AT, files), AT)
     return state
 
 
 def set_(**fields: Any) -> p.MachineUpdated:
-    """Return the command that writes fields; ``__`` in a name stands for a dot."""
+    """Return the command that writes fields; ``__`` in a keyword stands for a dot in the path."""
     changes = [p.Change(path=k.replace("__", "."), value=v) for k, v in fields.items()]
     return p.MachineUpdated(changes=changes)
 
 
 def go(to: str | None = None) -> p.MachineTransitioned:
-    """Return the command that moves the machine to another phase."""
+    """Return the command for a transition to the given phase. Without one, wfctl chooses it."""
     return p.MachineTransitioned(to=to)
 
 
 @dataclass
 class World:
-    """The fields, events, approvals and files that a guard reads, for one test."""
+    """The fields, events, approvals and files that a guard (condition of a transition) checks."""
 
     known: Definition
     status: str | None = None
@@ -108,7 +108,7 @@ class World:
     diverted_by: str | None = None
 
     def machine(self, phase: str) -> Machine:
-        """Return a machine in this phase with the values of this world."""
+        """Return a machine in the given phase, to which the facts of this world apply."""
         state = placed(self.known, phase, self.document, self.status)
         if self.diverted_by is not None:
             move = Move("before", phase, AT, loop=self.diverted_by, asked="there")
@@ -125,7 +125,7 @@ class World:
 
 
 def meet(guard: g.Guard | None, world: World) -> None:  # noqa: C901 - one case per condition
-    """Change the world so that the guard is met."""
+    """Change the facts of the world so that they meet the guard."""
     match guard:
         case g.Present(present=path):
             world.write(path, "something")
@@ -158,7 +158,7 @@ def meet(guard: g.Guard | None, world: World) -> None:  # noqa: C901 - one case 
 
 
 def fail(guard: g.Guard | None, world: World) -> None:
-    """Change the world so that the guard is not met."""
+    """Change the facts of the world so that they do not meet the guard."""
     match guard:
         case g.Equals(field=path, equals=bool(value)):
             world.write(path, not value)
@@ -184,7 +184,7 @@ def _items(world: World, path: str, status: str, names: list[str]) -> Any:
 
 
 def _other(world: World, path: str, value: Any) -> Any:
-    """Return a different value that fits the shape of the field."""
+    """Return another value that is valid for the field."""
     shape = find_shape_at(world.known.fields, parse_path(path))
     assert isinstance(shape, str)
     return next(other for other in shape.split("|") if other != value)

@@ -1,4 +1,4 @@
-"""Answers of machine commands are short, use the given limit and never split a command."""
+"""Answers of `wfctl machine` commands have a limited size and contain only complete commands."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def tasks(number: int) -> str:
 
 @pytest.mark.parametrize("type_", SHIPPED)
 def test_answer_of_init_is_short(place: MachinePlace, type_: str) -> None:
-    """The answer omits the definition, with and without --dry-run."""
+    """The answer has at most 1 KB, because it omits the definition of the machine."""
     line = ("init", "one", "--type", type_, "--consent", "trust")
     assert size(place.call(*line, "--dry-run")) <= WRITE
     assert size(place.call(*line)) <= WRITE
 
 
 def test_answers_of_writes_omit_the_sent_data(place: MachinePlace) -> None:
-    """An update of 800 tasks gets an answer of at most 1 KB, like any other write."""
+    """wfctl answers an update of 800 tasks, like any other write, with at most 1 KB."""
     place.init("login")
     place.write("tasks.json", tasks(800))
     assert size(place.call("update", "login", "--data", f"@{place.path}/tasks.json")) <= WRITE
@@ -57,14 +57,14 @@ def test_answers_of_writes_omit_the_sent_data(place: MachinePlace) -> None:
 
 @pytest.mark.parametrize("name", [None, *SHIPPED])
 def test_describe_is_short_without_the_full_option(place: MachinePlace, name: str | None) -> None:
-    """With --full, `machine describe` prints all parts of the definition."""
+    """`machine describe` prints at most 6 KB; with `--full`, it prints the whole definition."""
     words = ("describe",) if name is None else ("describe", name)
     assert size(place.call(*words)) <= BRIEF
     assert size(place.call(*words, "--full")) > size(place.call(*words))
 
 
 def test_rehydrate_is_short_for_a_large_state(place: MachinePlace) -> None:
-    """The answer lists which parts were cut, and a higher --bytes value prints all parts."""
+    """`machine rehydrate` prints at most 6 KB and lists what it cut; `--bytes` allows more."""
     place.init("login")
     place.write("tasks.json", tasks(800))
     place.done("update", "login", "--data", f"@{place.path}/tasks.json")
@@ -77,7 +77,7 @@ def test_rehydrate_is_short_for_a_large_state(place: MachinePlace) -> None:
 
 
 def test_rehydrate_uses_the_given_byte_limit(place: MachinePlace) -> None:
-    """A hand-off that fits into the limit is not shortened."""
+    """`machine rehydrate --bytes 16000` prints a summary of 5,000 characters completely."""
     place.init("login")
     place.write("tasks.json", tasks(800))
     place.done("update", "login", "--data", f"@{place.path}/tasks.json")
@@ -89,7 +89,7 @@ def test_rehydrate_uses_the_given_byte_limit(place: MachinePlace) -> None:
 
 
 def test_rehydrate_never_cuts_a_command_in_two(place: MachinePlace) -> None:
-    """A shortened hand-off contains each command completely or not at all."""
+    """If `machine rehydrate` shortens a summary, each command in it stays whole or is left out."""
     place.init("login")
     command = "wfctl machine task login T-1 --status complete"
     text = "".join(f"{n} do `{command}` then look. " for n in range(200))
@@ -101,7 +101,7 @@ def test_rehydrate_never_cuts_a_command_in_two(place: MachinePlace) -> None:
 
 
 def of_definition(known: Definition) -> list[str]:
-    """Return the reserved fields of a definition, and fields that start with an underscore."""
+    """Return paths that users may not write: reserved fields, and names that start with "_"."""
     names = [*known.reserved_field_commands(), *known.fields]
     top = [f"_{name}" for name in names]
     inner = [f"{name}._own" for name in names]
@@ -118,7 +118,7 @@ def of_definition(known: Definition) -> list[str]:
 
 @pytest.mark.parametrize("known", every(), ids=lambda known: known.id)
 def test_alternative_to_a_reserved_field_is_accepted(known: Definition) -> None:
-    """The write path that a refusal of a reserved field suggests is not refused itself."""
+    """If wfctl refuses a reserved field and suggests another path, it accepts that path."""
     for path in of_definition(known):
         with pytest.raises(ReservedField) as refused:
             refuse_reserved(known, parse_path(path), "one")
@@ -132,7 +132,7 @@ def test_alternative_to_a_reserved_field_is_accepted(known: Definition) -> None:
 
 
 def git(place: MachinePlace, *words: str) -> None:
-    """Run git in the root."""
+    """Run a git command in the root."""
     need_programs("git")
     who = ["-c", "user.name=ada", "-c", "user.email=ada@example.org"]
     environ = {**os.environ, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
@@ -141,7 +141,7 @@ def git(place: MachinePlace, *words: str) -> None:
 
 
 def test_cancel_lists_branches_worktrees_and_pull_request(place: MachinePlace) -> None:
-    """Only branches that exist in git are listed; a dry run lists the same."""
+    """`machine cancel` lists the branches that exist in git and the open pull request."""
     git(place, "init", "-q", "-b", "main")
     git(place, "commit", "-q", "--allow-empty", "-m", "one")
     git(place, "branch", "feat/a")
@@ -162,7 +162,7 @@ def test_cancel_lists_branches_worktrees_and_pull_request(place: MachinePlace) -
 
 
 def test_drift_reports_an_edit_before_the_next_write(place: MachinePlace) -> None:
-    """`machine drift` and `machine rehydrate` report the edit without recording an event."""
+    """`machine drift` and `machine rehydrate` report an edit of the state file immediately."""
     place.init("login")
     place.write("login.state.json", {**place.json("login.state.json"), "phase": "completed"})
     answer = place.call("drift", "login")
@@ -178,7 +178,7 @@ def test_drift_reports_an_edit_before_the_next_write(place: MachinePlace) -> Non
 
 @pytest.mark.parametrize("type_", SHIPPED)
 def test_printed_definition_can_be_loaded_again(place: MachinePlace, type_: str) -> None:
-    """The output of `describe --source` works as a file for --definition."""
+    """`machine init --definition` accepts the output of `machine describe --source`."""
     source = place.done("describe", type_, "--source")
     assert load_definition(source) == next(known for known in every() if known.id == type_)
     place.write("mine.json", source)
@@ -187,7 +187,7 @@ def test_printed_definition_can_be_loaded_again(place: MachinePlace, type_: str)
 
 
 def test_schema_prints_the_schemas_of_machines(place: MachinePlace) -> None:
-    """`wfctl schema` knows the fields of each type, the data of events and the definition."""
+    """`wfctl schema` prints the JSON Schema of a machine's state, an event, and a definition."""
     state = place.wfctl("schema", "feature.state").data
     assert "planReview" in state["properties"]
     event = place.wfctl("schema", "conductor.step.failed").data

@@ -1,4 +1,4 @@
-"""Random sequences of commands: the state equals the fold, and no loop exceeds its limit."""
+"""Random commands: a machine's events always give its state, and no loop exceeds its limit."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ FIELDS = {
 
 
 class AnyCommands(RuleBasedStateMachine):
-    """One machine of any definition, and every possible command on the machine."""
+    """Random commands on one machine of a random type."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ class AnyCommands(RuleBasedStateMachine):
         self.last = ""
 
     def carry_out(self, command: Payload, files: dict[str, FileFact] | None = None) -> None:
-        """Decide a command, and check that a refusal changes nothing."""
+        """Apply a command. Check that a refused command does not change the machine."""
         before = repr(self.state)
         try:
             decided = decide(self.state, command, AT, files)
@@ -72,7 +72,7 @@ class AnyCommands(RuleBasedStateMachine):
     @precondition(lambda self: self.state is None)
     @rule(data=st.data(), name=st.sampled_from(SHIPPED))
     def take_over(self, data: st.DataObject, name: str) -> None:
-        """Import a machine in any phase, with unused or exhausted loops."""
+        """Import a machine that is in any phase. Each loop is unused or at its limit."""
         self.known = definition(name)
         counts = {
             loop: data.draw(st.sampled_from([0, one.limit]))
@@ -98,7 +98,7 @@ class AnyCommands(RuleBasedStateMachine):
     @precondition(lambda self: self.state is not None)
     @rule(data=st.data())
     def onward(self, data: st.DataObject) -> None:
-        """Meet the guard of a transition from the current phase, and take the transition."""
+        """Write the facts that a transition requires, and take the transition."""
         assert self.state is not None
         ways = [] if self.state.is_final else self.known.ways(self.state.phase)
         if not ways:
@@ -121,7 +121,7 @@ class AnyCommands(RuleBasedStateMachine):
             self.carry_out(p.MachineUpdated(changes=changes))
 
     def stand(self, status: str | None) -> None:
-        """Record the events that give the phase this status."""
+        """Record events that give the current phase the given status."""
         for name, kind in self.known.events.items():
             if kind.starts or (status is not None and kind.status == status):
                 data: dict[str, Any] = dict.fromkeys(kind.required, "because")
@@ -130,14 +130,14 @@ class AnyCommands(RuleBasedStateMachine):
     @precondition(lambda self: self.state is not None)
     @rule(top=st.sampled_from([*FIELDS, "phase", "_internal", "tasks[3]", "tasks[id=1]"]))
     def update(self, top: str) -> None:
-        """Update fields of the protocol, reserved fields and invalid paths."""
+        """Try to write an ordinary field, a reserved field or an invalid path."""
         value: Any = FIELDS.get(top, "done")
         self.carry_out(p.MachineUpdated(changes=[p.Change(path=top, value=value)]))
 
     @precondition(lambda self: self.state is not None)
     @rule(data=st.data())
     def record(self, data: st.DataObject) -> None:
-        """Record an event that the definition names, or an unknown event."""
+        """Try to record an event of the definition or an unknown event, with and without data."""
         name = data.draw(st.sampled_from([*self.known.events, "nothing.known"]))
         self.carry_out(p.MachineRecorded(name=name, data={"notes": "looked"}))
         self.carry_out(p.MachineRecorded(name=name))
@@ -150,19 +150,19 @@ class AnyCommands(RuleBasedStateMachine):
         ),
     )
     def task(self, id_: str, status: str) -> None:
-        """Set any status of a task."""
+        """Try to set the status of an existing or invalid task."""
         self.carry_out(p.MachineTaskChanged(task=id_, changes={"status": status}))
 
     @precondition(lambda self: self.state is not None)
     @rule(proof=st.sampled_from([PROOF, {}]), name=st.sampled_from(["unblock", "requirements"]))
     def approve(self, proof: dict[str, Any], name: str) -> None:
-        """Approve with and without a proof."""
+        """Try an approval with a valid proof of consent or without a proof."""
         self.carry_out(p.MachineApproved(approval=name, proof=proof))
 
     @precondition(lambda self: self.state is not None)
     @rule(number=st.integers(0, 9))
     def cancel(self, number: int) -> None:
-        """Cancel the machine in one of ten cases."""
+        """Cancel the machine with a probability of one in ten."""
         if number == 0:
             self.carry_out(p.MachineCancelled())
 

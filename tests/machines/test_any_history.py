@@ -1,4 +1,4 @@
-"""Random histories of machines: lost files are rebuilt with the same content."""
+"""After a random history of a machine, wfctl rebuilds lost files with the same content."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def update(path: str, value: Any) -> Payload:
 
 
 def commands(name: str) -> st.SearchStrategy[Payload]:
-    """Return a strategy for commands on a machine of this type."""
+    """Return a hypothesis strategy for random commands on a machine of the given type."""
     known = definition(name)
     events = st.sampled_from(sorted(known.events))
     return st.one_of(
@@ -66,7 +66,7 @@ def commands(name: str) -> st.SearchStrategy[Payload]:
 
 
 def _require_kept_as_it_is(service: MachineService) -> None:
-    """Check that the state survives JSON, and that changing a draft does not change the state."""
+    """Check that a saved state can be loaded unchanged, and that a draft is independent of it."""
     state, rules = service.state(), service.log.rules
     content = rules.to_bytes(state)
     assert rules.from_bytes(content) == state
@@ -83,7 +83,7 @@ def _require_kept_as_it_is(service: MachineService) -> None:
 @settings(max_examples=25)
 @given(data=st.data(), name=st.sampled_from(SHIPPED))
 def test_files_lost_after_any_history_are_rebuilt_unchanged(data: st.DataObject, name: str) -> None:
-    """After the files and their record are deleted, a rebuild restores the same bytes."""
+    """If all files of a machine are deleted, wfctl writes the same bytes again from the log."""
     with TemporaryDirectory() as folder:
         root = Root(Path(folder))
         create_root_config(root)

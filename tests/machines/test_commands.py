@@ -1,4 +1,4 @@
-"""``wfctl machine …``: the JSON envelope, the error codes and the exit codes."""
+"""Commands of ``wfctl machine``: their JSON answers, error codes and exit codes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = on_every_log
 
 
 def test_init_creates_a_machine_in_an_empty_folder(place: MachinePlace) -> None:
-    """The new machine has a log, a state file and a next action."""
+    """`machine init` creates the log and the state file, and its answer has a next action."""
     answer = place.call("init", "login", "--type", "feature")
     assert answer.code == 0
     assert list(answer.envelope) == ["success", "data", "next_actions", "_meta"]
@@ -27,7 +27,7 @@ def test_init_creates_a_machine_in_an_empty_folder(place: MachinePlace) -> None:
 
 
 def test_every_answer_lists_next_actions(place: MachinePlace) -> None:
-    """Each action has a verb, a target and a reason, also in the answer of a refused command."""
+    """The answers of accepted and refused commands list actions with a command and a reason."""
     place.init("login")
     done = place.call("update", "login", "artifacts.design=d.md").envelope
     assert done["next_actions"][0]["verb"] == "transition"
@@ -38,7 +38,7 @@ def test_every_answer_lists_next_actions(place: MachinePlace) -> None:
 
 
 def test_refused_transition_lists_all_unmet_conditions(place: MachinePlace) -> None:
-    """The refusal has the valid targets and the expected shape, but no value to copy."""
+    """The error lists missing values and valid phases, but no value that a caller could copy."""
     place.init("login")
     data = place.refused("GUARD_FAILED", 5, "transition", "login", "plan")
     wanted = "artifacts.design is present, written since the phase started"
@@ -49,7 +49,7 @@ def test_refused_transition_lists_all_unmet_conditions(place: MachinePlace) -> N
 
 
 def test_reserved_field_is_refused_with_an_alternative(place: MachinePlace) -> None:
-    """A path, a key inside an object and a name with a leading underscore are all refused."""
+    """wfctl refuses to update a field such as `phase`, and names the command to use instead."""
     place.init("login")
     data = place.refused("RESERVED_FIELD", 5, "update", "login", "phase=review")
     assert data["rejectedPath"] == "phase"
@@ -60,7 +60,7 @@ def test_reserved_field_is_refused_with_an_alternative(place: MachinePlace) -> N
 
 
 def test_audit_lists_refused_commands(place: MachinePlace) -> None:
-    """The audit of a machine has the code and the command of each refusal."""
+    """`wfctl audit refused --machine` lists the command and the error code of each refusal."""
     place.init("login")
     place.refused("GUARD_FAILED", 5, "transition", "login", "plan")
     (refusal,) = place.wfctl("audit", "refused", "--machine", "login").data
@@ -71,7 +71,7 @@ def test_audit_lists_refused_commands(place: MachinePlace) -> None:
 
 
 def test_invalid_path_or_value_is_refused(place: MachinePlace) -> None:
-    """A path may only use numbers in brackets, and a value must fit the shape of its field."""
+    """wfctl refuses paths such as `tasks[id=T-1]`, and values of the wrong type."""
     place.init("login")
     place.refused("INVALID_INPUT", 2, "update", "login", "tasks[id=T-1].status=complete")
     place.refused("INVALID_INPUT", 2, "update", "login", "tasks[1].status=complete")
@@ -87,7 +87,7 @@ def test_invalid_path_or_value_is_refused(place: MachinePlace) -> None:
 
 
 def test_path_that_is_too_deep_is_refused(place: MachinePlace) -> None:
-    """The deepest allowed path can be written and shown, and one more part is refused."""
+    """wfctl accepts a path of 64 parts, and refuses a path of 65 parts."""
     place.init("login")
     deepest = ".".join("a" * 64)
     place.done("update", "login", f"{deepest}={'[' * 90}{']' * 90}")
@@ -98,7 +98,7 @@ def test_path_that_is_too_deep_is_refused(place: MachinePlace) -> None:
 
 
 def test_update_merges_objects_and_replaces_arrays(place: MachinePlace) -> None:
-    """Nested objects keep their other keys, and an array replaces the previous array."""
+    """An updated object keeps its other keys. An updated array loses its previous items."""
     place.init("login")
     place.done("update", "login", 'reviews={"a": {"status": "pass"}}', 'planReview.gaps=["x"]')
     place.done("update", "login", 'reviews={"b": {"status": "fail"}}', 'planReview.gaps=["y"]')
@@ -108,14 +108,14 @@ def test_update_merges_objects_and_replaces_arrays(place: MachinePlace) -> None:
 
 
 def test_unknown_machine_is_not_found(place: MachinePlace) -> None:
-    """The error code is STATE_NOT_FOUND, with and without a workflow root."""
+    """wfctl exits with 3 and lists the existing machines."""
     place.refused("STATE_NOT_FOUND", 3, "get", "nothing")
     place.init("login")
     assert place.refused("STATE_NOT_FOUND", 3, "update", "nothing", "x=1")["known"] == ["login"]
 
 
 def test_second_machine_with_the_same_id_is_a_conflict(place: MachinePlace) -> None:
-    """Repeating the first command with its command id returns the first answer."""
+    """`machine init` refuses an existing id, except if the same command id is repeated."""
     first = place.init("login", "feature", "--command-id", "one")
     again = place.init("login", "feature", "--command-id", "one")
     assert (again["repeated"], again["events"]) == (True, first["events"])
@@ -133,7 +133,7 @@ def test_a_stale_version_is_a_conflict(place: MachinePlace) -> None:
 
 
 def test_command_id_takes_effect_once(place: MachinePlace) -> None:
-    """The same command gets the first answer again, and different content is a conflict."""
+    """wfctl repeats its answer to a repeated command, and refuses other content with this id."""
     place.init("login")
     for repeated in (False, True):
         data = place.done("update", "login", "artifacts.pr=1", "--command-id", "k")
@@ -143,7 +143,7 @@ def test_command_id_takes_effect_once(place: MachinePlace) -> None:
 
 
 def test_machine_can_be_cancelled_only_once(place: MachinePlace) -> None:
-    """A dry run reports the event and the file, but changes nothing."""
+    """wfctl refuses to cancel a cancelled machine. A dry run of `cancel` changes nothing."""
     place.init("login")
     dry = place.done("cancel", "login", "--dry-run", "--reason", "no use")
     assert [event["type"] for event in dry["events"]] == ["machine.cancelled"]
@@ -156,7 +156,7 @@ def test_machine_can_be_cancelled_only_once(place: MachinePlace) -> None:
 
 
 def test_loop_at_its_limit_leads_to_blocked_until_a_person_approves(place: MachinePlace) -> None:
-    """After three plans with gaps, the fourth revision moves the machine to blocked."""
+    """After three revisions of the plan, the fourth one moves the machine to `blocked`."""
     place.init("login")
     place.done("update", "login", "artifacts.design=d")
     place.done("transition", "login", "plan")
@@ -188,7 +188,7 @@ def test_loop_at_its_limit_leads_to_blocked_until_a_person_approves(place: Machi
 
 
 def test_auto_transition_takes_the_open_path(place: MachinePlace) -> None:
-    """A oneshot completes without a pull request unless the event that requests one is recorded."""
+    """`transition --auto` completes a oneshot, or leads to its pull request if one is requested."""
     for machine, requested, target in (("one", False, "completed"), ("two", True, "synthesize")):
         place.init(machine, "oneshot")
         place.done("update", machine, "artifacts.plan=short")
@@ -199,7 +199,7 @@ def test_auto_transition_takes_the_open_path(place: MachinePlace) -> None:
 
 
 def test_append_refuses_unknown_events(place: MachinePlace) -> None:
-    """Events that another command records are refused as well."""
+    """`machine append` refuses unknown events, and events that other commands record."""
     place.init("login")
     place.refused("INVALID_INPUT", 2, "append", "login", "nothing.known")
     place.refused("INVALID_INPUT", 2, "append", "login", "state.patched")
@@ -207,7 +207,7 @@ def test_append_refuses_unknown_events(place: MachinePlace) -> None:
 
 
 def test_tasks_get_their_times_from_the_status(place: MachinePlace) -> None:
-    """Setting the status in_progress or complete writes the start or the end time."""
+    """If a task gets the status in_progress or complete, wfctl writes its start or end time."""
     place.init("login")
     place.done("task", "login", "T-1", "--title", "Write it")
     place.done("task", "login", "T-1", "--status", "in_progress", "branch=feat/x")
@@ -220,7 +220,7 @@ def test_tasks_get_their_times_from_the_status(place: MachinePlace) -> None:
 
 
 def test_checkpoint_keeps_the_hand_off(place: MachinePlace) -> None:
-    """The state file has the summary and the next steps."""
+    """`machine checkpoint` writes its summary and its next steps to the state file."""
     place.init("login")
     place.done("checkpoint", "login", "--summary", "half done", "--next", "the rest")
     kept = place.json("login.state.json")["_checkpoint"]
@@ -228,7 +228,7 @@ def test_checkpoint_keeps_the_hand_off(place: MachinePlace) -> None:
 
 
 def test_get_returns_parts_of_the_state(place: MachinePlace) -> None:
-    """--query takes a path, --fields takes several names, and --at shows an older version."""
+    """`machine get` can print one path, several fields, or an earlier version of the state."""
     place.init("login")
     place.done("update", "login", "artifacts.design=d.md")
     assert place.done("get", "login", "--query", "artifacts.design") == "d.md"
@@ -240,7 +240,7 @@ def test_get_returns_parts_of_the_state(place: MachinePlace) -> None:
 
 
 def test_machine_keeps_its_own_definition(place: MachinePlace) -> None:
-    """After `init --definition FILE`, the machine works without the file."""
+    """After `machine init --definition FILE`, the machine works even if FILE is deleted."""
     place.write("mine.yaml", json.dumps(small_data()))
     place.done("init", "one", "--definition", str(place.path / "mine.yaml"), "--consent", "trust")
     (place.path / "mine.yaml").unlink()
@@ -253,7 +253,7 @@ def test_machine_keeps_its_own_definition(place: MachinePlace) -> None:
 
 
 def test_machines_and_a_workflow_share_one_root(place: MachinePlace) -> None:
-    """Both use the same log, and `machine list` lists both."""
+    """Machines and a workflow use one log, and `machine list` lists all of them."""
     place.init("login")
     for command in ("status", "rehydrate"):
         error = place.wfctl(command).error
@@ -275,7 +275,7 @@ def test_machines_and_a_workflow_share_one_root(place: MachinePlace) -> None:
 
 
 def test_machine_list_shows_what_blocks_a_workflow(place: MachinePlace) -> None:
-    """A stage whose criteria a person must judge is listed as a blocker."""
+    """`machine list` shows that a person must judge the criteria of a stage."""
     plan = {"id": "stage-1", "name": "Look", "success_criteria": "It looks right."}
     written = write_plan(place.path, {"workflow_id": "melt-2026-03-31", "stages": [plan]})
     assert place.wfctl("init", str(written), "--consent", "trust").code == 0
@@ -319,7 +319,7 @@ def test_full_description_has_all_parts_of_the_definition(place: MachinePlace) -
 
 @pytest.mark.parametrize("data", ['{"x": NaN}', "{", "[1]"])
 def test_data_that_is_no_json_object_is_a_usage_error(place: MachinePlace, data: str) -> None:
-    """The exit code is 2, and no event is recorded."""
+    """`machine append` and `machine update` exit with 2 and record no event."""
     place.init("login")
     place.refused("invalid_option", 2, "append", "login", "step.passed", "--data", data)
     place.refused("invalid_option", 2, "update", "login", "--data", data)
@@ -328,7 +328,7 @@ def test_data_that_is_no_json_object_is_a_usage_error(place: MachinePlace, data:
 
 @pytest.mark.parametrize("at", ["0", "2020-01-01"])
 def test_moment_before_a_machine_existed_has_its_own_error(place: MachinePlace, at: str) -> None:
-    """The error differs from the error for a machine that never existed."""
+    """`machine get --at` says that the machine did not exist yet, and exits with 3."""
     place.init("login")
     answer = place.call("get", "login", "--at", at)
     assert (answer.code, answer.error["code"]) == (3, "not_found")
@@ -337,7 +337,7 @@ def test_moment_before_a_machine_existed_has_its_own_error(place: MachinePlace, 
 
 
 def test_version_unknown_at_a_time_is_not_shown(place: MachinePlace) -> None:
-    """With --known-at, `get` shows the newest version that was recorded at that time."""
+    """`machine get --known-at TIME` ignores versions that were recorded after this time."""
     place.init("login")
     known = place.events("login")[-1]["recorded_at"]
     place.done("update", "login", "notes=later")
@@ -348,7 +348,7 @@ def test_version_unknown_at_a_time_is_not_shown(place: MachinePlace) -> None:
 
 
 def test_session_is_no_valid_moment_of_a_machine(place: MachinePlace) -> None:
-    """`--at session:N` is a usage error for `machine get` and `events --machine`."""
+    """Machines have no sessions, so wfctl refuses `--at session:N` as a usage error."""
     place.init("login")
     place.refused("invalid_option", 2, "get", "login", "--at", "session:1")
     answer = place.wfctl("events", "--machine", "login", "--at", "session:1")
@@ -356,7 +356,7 @@ def test_session_is_no_valid_moment_of_a_machine(place: MachinePlace) -> None:
 
 
 def test_only_a_track_resumes_from_a_task(place: MachinePlace) -> None:
-    """--resume-from is refused for other types and together with --start-fresh."""
+    """wfctl refuses `rehydrate --resume-from` for machines of other types."""
     place.init("login")
     place.refused("INVALID_INPUT", 2, "rehydrate", "login", "--resume-from", "t-1")
     line = ("login", "--resume-from", "t-1", "--start-fresh")
@@ -374,20 +374,20 @@ QUESTIONS = [
 def test_audits_of_a_workflow_report_that_the_root_has_only_machines(
     place: MachinePlace, question: str
 ) -> None:
-    """Without a workflow, the audit fails, because an empty table would be misleading."""
+    """Without a workflow, `wfctl audit` fails instead of printing an empty table."""
     place.init("login")
     assert place.wfctl("audit", question).error["code"] == "no_workflow_yet"
 
 
 def test_audit_of_bypasses_reads_machines(place: MachinePlace) -> None:
-    """If no machine has a bypass of consent, the exit code is 0 and the list is empty."""
+    """`audit bypasses` exits with 0 for a root with one machine whose consent was not bypassed."""
     place.init("login")
     answer = place.wfctl("audit", "bypasses")
     assert (answer.code, answer.data) == (0, [])
 
 
 def test_audit_lists_an_edit_that_an_agent_dismissed(place: MachinePlace) -> None:
-    """The audit of bypasses names the agent's `drift --revert` of a machine file."""
+    """`audit bypasses` lists that an agent discarded an edit with `machine drift --revert`."""
     place.init("login")
     (file,) = place.path.rglob("login*.state.json")
     file.write_text(file.read_text().replace('"ideate"', '"done"'))
@@ -398,7 +398,7 @@ def test_audit_lists_an_edit_that_an_agent_dismissed(place: MachinePlace) -> Non
 
 
 def test_meta_of_machine_events_has_the_version_of_the_machine(place: MachinePlace) -> None:
-    """``_meta`` has no workflow, and the version and position of the machine's stream."""
+    """``_meta`` in the answer has the version and log position of the machine's last event."""
     place.init("login")
     place.init("logout")
     place.done("update", "logout", "artifacts.design=d.md")

@@ -1,4 +1,4 @@
-"""A guard that requires a commit accepts only commits that exist in git."""
+"""A guard (condition of a transition) on a commit accepts only commits that exist in git."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.need import need_programs
 
 
 def git(place: MachinePlace, *words: str, **more: str) -> str:
-    """Run git in the root, with additional environment variables."""
+    """Run a git command in the root, with further environment variables."""
     own = ("-c", "user.name=ada", "-c", "user.email=ada@example.org")
     done = subprocess.run(
         ["git", "-C", str(place.path), *own, *words],
@@ -47,7 +47,7 @@ def pushed(place: MachinePlace, said: str) -> None:
 def test_invented_commit_does_not_meet_the_guard(
     place: MachinePlace, commit: str, said: str
 ) -> None:
-    """An unknown id, a branch name, an option or the id of a tree is refused."""
+    """wfctl refuses an unknown id, a branch name, an option and the id of a tree."""
     tree = git(place, "rev-parse", f"{commit}^{{tree}}")
     pushed(place, said.replace("TREE", tree))
     (unmet,) = place.refused("GUARD_FAILED", 5, "transition", "bug", "completed")["unmet"]
@@ -68,7 +68,7 @@ def mended(place: MachinePlace, **times: str) -> str:
 
 
 def said(place: MachinePlace, commit: str) -> None:
-    """Record this commit as the fix."""
+    """Record the given commit as the fix of the debug machine."""
     place.done("update", "bug", f'resolution.commitSha="{commit}"')
 
 
@@ -76,14 +76,14 @@ def said(place: MachinePlace, commit: str) -> None:
 def test_commit_made_during_the_phase_meets_the_guard(
     place: MachinePlace, commit: str, letters: int
 ) -> None:
-    """The full id and an abbreviated id are both accepted."""
+    """wfctl accepts the full id or the first ten letters of a commit made in this phase."""
     pushed(place, commit)
     said(place, mended(place)[:letters])
     assert place.done("transition", "bug", "completed")["phase"] == "completed"
 
 
 def found(place: MachinePlace) -> str:
-    """Return the reason why the last transition is refused."""
+    """Try to complete the machine, and return the reason why wfctl refuses the commit."""
     (unmet,) = place.refused("GUARD_FAILED", 5, "transition", "bug", "completed")["unmet"]
     return str(unmet["found"])
 
@@ -149,7 +149,7 @@ def test_commit_older_than_the_machine_is_refused(place: MachinePlace, commit: s
 
 
 def test_commit_guard_on_a_flag_is_refused_when_loaded(place: MachinePlace) -> None:
-    """A flag can never hold a commit, so the definition is refused with the place of the guard."""
+    """wfctl refuses a definition whose commit guard names a field of the type `flag`."""
     ways = [{"from": "a", "to": "b", "guard": {"commit": "done"}}]
     place.write("mine.json", small_data(fields={"done": "flag"}, transitions=ways))
     path = str(place.path / "mine.json")

@@ -1,4 +1,4 @@
-"""The step loop of a conductor track: its events, its file, its lock and its resume."""
+"""The steps of a track (a piece of work in the conductor protocol): events, file, lock, resume."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PLAN = """# Plan
 
 @pytest.fixture
 def track(place: MachinePlace) -> MachinePlace:
-    """Create a track and move it to its plan."""
+    """Create a track and move it to the step PLAN."""
     place.init("auth", "conductor", "name=Auth", "type=feature")
     passed(place)
     place.done("transition", "auth", "PLAN")
@@ -41,19 +41,19 @@ def track(place: MachinePlace) -> MachinePlace:
 
 
 def passed(place: MachinePlace, **data: object) -> None:
-    """Start the current step and pass it."""
+    """Record that the current step started and passed."""
     place.done("append", "auth", "step.started")
     place.done("append", "auth", "step.passed", "--data", json.dumps(data))
 
 
 def failed(place: MachinePlace) -> None:
-    """Start the current step and fail it."""
+    """Record that the current step started and failed."""
     place.done("append", "auth", "step.started")
     place.done("append", "auth", "step.failed", "--data", '{"notes": "it does not build"}')
 
 
 def to_execution(place: MachinePlace) -> None:
-    """Move the track to its execution and start the step."""
+    """Move the track to the step EXECUTE, and start this step."""
     passed(place)
     place.done("transition", "auth", "--auto")
     passed(place)
@@ -62,7 +62,7 @@ def to_execution(place: MachinePlace) -> None:
 
 
 def test_events_of_a_step_update_the_track_file(track: MachinePlace) -> None:
-    """Each event of a step changes the status and the checkpoint in the file immediately."""
+    """wfctl writes the status and checkpoint of a step to the track file at each event."""
     track.done("append", "auth", "step.started")
     loop = track.json(FILE)["loop_state"]
     assert (loop["current_step"], loop["step_status"]) == ("PLAN", "IN_PROGRESS")
@@ -95,13 +95,13 @@ def test_blocked_step_states_its_reason(track: MachinePlace) -> None:
 
 
 def test_step_can_pass_only_after_its_start(track: MachinePlace) -> None:
-    """The refusal lists the events that are allowed before the start of the step."""
+    """wfctl refuses step.passed before step.started, and lists the allowed events."""
     data = track.refused("INVALID_TRANSITION", 5, "append", "auth", "step.passed")
     assert data["validTargets"] == ["step.started", "step.blocked"]
 
 
 def test_fourth_fix_cycle_blocks_the_track(track: MachinePlace) -> None:
-    """After three fixes, a failed evaluation leads to BLOCKED until a person approves."""
+    """After three fixes, the next failed evaluation blocks the track until a person approves."""
     to_execution(track)
     track.done("append", "auth", "step.passed")
     track.done("transition", "auth", "--auto")
@@ -137,7 +137,7 @@ def test_business_sync_runs_only_if_required(track: MachinePlace) -> None:
 
 
 def test_foreign_fields_of_the_track_file_are_kept(track: MachinePlace) -> None:
-    """Fields that other programs write are recorded in the log and stay in the file."""
+    """wfctl records fields that other programs add to the file, and keeps them there."""
     shown = track.json(FILE)
     theirs = {
         **shown,
@@ -160,7 +160,7 @@ def test_foreign_fields_of_the_track_file_are_kept(track: MachinePlace) -> None:
     "value", [f"{'[' * 400}{']' * 400}", "1" + "0" * 30, '"\\ud800"'], ids=["deep", "large", "half"]
 )
 def test_foreign_value_that_the_log_cannot_hold_is_drift(track: MachinePlace, value: str) -> None:
-    """The file with the value is kept as drift, and the commands continue to work."""
+    """wfctl keeps a copy of the edited file as drift, and all commands continue to work."""
     shown = json.dumps(track.json(FILE))
     theirs = f'{shown[:-1]}, "odd": {value}}}'
     track.write(FILE, theirs)
@@ -170,13 +170,13 @@ def test_foreign_value_that_the_log_cannot_hold_is_drift(track: MachinePlace, va
     assert (track.path / kept["kept_as"]).read_text("utf-8") == theirs
     assert track.call("drift", "auth", "--adopt").code == 2
     track.write("old/metadata.json", theirs.replace('"auth"', '"old"'))
-    # A value that is nested too deeply cannot even be read.
+    # The exit code differs, because a value that is nested too deeply cannot even be read.
     assert track.call("import", str(track.path / "old/metadata.json")).code in (1, 2)
     track.done("drift", "auth", "--revert")
 
 
 def test_loop_state_cannot_be_overwritten(track: MachinePlace) -> None:
-    """An update of loop_state is refused, so that the limit of fixes is not lost."""
+    """wfctl refuses an update of `loop_state`, so that no update can remove the limit of fixes."""
     (track.path / "old.json").write_text(
         '{"track_id": "old", "loop_state": {"current_step": "PLAN", "max_fix_cycles": 1}}', "utf-8"
     )
@@ -185,7 +185,7 @@ def test_loop_state_cannot_be_overwritten(track: MachinePlace) -> None:
 
 
 def test_skipped_steps_in_the_file_are_drift(track: MachinePlace) -> None:
-    """The edit is kept, and adopting it is refused with the list of valid steps."""
+    """wfctl ignores an edit that skips steps, keeps it as drift, and refuses to adopt it."""
     shown = track.json(FILE)
     shown["loop_state"]["current_step"] = "COMPLETE"
     track.write(FILE, shown)
@@ -201,7 +201,7 @@ def test_skipped_steps_in_the_file_are_drift(track: MachinePlace) -> None:
 
 
 def test_lock_older_than_thirty_seconds_is_broken(track: MachinePlace) -> None:
-    """The log records that wfctl removed the old lock."""
+    """wfctl removes a lock that another program left behind, and records the removal in the log."""
     (track.path / LOCK).mkdir()
     old = time.time() - 45
     os.utime(track.path / LOCK, (old, old))
@@ -213,7 +213,7 @@ def test_lock_older_than_thirty_seconds_is_broken(track: MachinePlace) -> None:
 
 
 def test_wfctl_waits_for_a_held_lock(track: MachinePlace) -> None:
-    """While another program holds the lock, wfctl writes nothing to the file."""
+    """wfctl writes nothing to the track file while another program holds its lock."""
     (track.path / LOCK).mkdir()
     before = (track.path / FILE).read_bytes()
     seen: list[bool] = []
@@ -250,7 +250,7 @@ def breaker(lock: Path) -> Iterator[threading.Event]:
 
 
 def test_lock_broken_by_another_program_does_not_stop_a_command(track: MachinePlace) -> None:
-    """wfctl checks the files again and writes them completely."""
+    """If another program removes wfctl's lock, the command still writes the complete file."""
     track.done("append", "auth", "step.started")
     number = 0
     with breaker(track.path / LOCK) as has_broken:
@@ -264,7 +264,7 @@ def test_lock_broken_by_another_program_does_not_stop_a_command(track: MachinePl
 
 
 def test_lock_taken_by_another_program_is_not_released(track: MachinePlace) -> None:
-    """If another program broke and took the lock, only that program may release the lock."""
+    """If another program took over wfctl's lock, wfctl does not remove the lock."""
     lock = track.path / LOCK
 
     def break_and_take() -> None:
@@ -279,7 +279,7 @@ def test_lock_taken_by_another_program_is_not_released(track: MachinePlace) -> N
 
 
 def test_resume_names_the_task_after_the_last_completed_task(track: MachinePlace) -> None:
-    """With --resume-from, a completed task leads to the next open task."""
+    """`rehydrate --resume-from TASK` names the next open task if this task is completed."""
     to_execution(track)
     track.write(f"{FOLDER}/plan.md", PLAN)
     track.done("append", "auth", "step.progressed", "--data", '{"last_task": "Task 1.2"}')
@@ -304,7 +304,7 @@ SPELLED = [
 
 @pytest.mark.parametrize("plan", SPELLED)
 def test_tasks_of_a_plan_are_read_in_each_notation(track: MachinePlace, plan: str) -> None:
-    """Headings with a marker, headings with a status line and lists are all understood."""
+    """wfctl reads the tasks of plan.md from lists, and from headings with or without a marker."""
     to_execution(track)
     track.write(f"{FOLDER}/plan.md", plan)
     track.done("append", "auth", "step.progressed", "--data", '{"last_task": "1"}')
@@ -315,7 +315,7 @@ def test_tasks_of_a_plan_are_read_in_each_notation(track: MachinePlace, plan: st
 
 
 def test_checkpoint_keeps_extra_data_of_an_event(track: MachinePlace) -> None:
-    """Keys without a shape are kept, and keys that wfctl writes itself are refused."""
+    """wfctl keeps unknown keys of an event's data, and refuses keys that wfctl writes itself."""
     said = {"tasks_total": 4, "plan_version": 2, "commits": ["a1"], "verdict": "good"}
     track.done("append", "auth", "step.started", "--data", json.dumps(said))
     checkpoint = track.json(FILE)["loop_state"]["checkpoints"]["PLAN"]
@@ -326,7 +326,7 @@ def test_checkpoint_keeps_extra_data_of_an_event(track: MachinePlace) -> None:
 
 
 def test_rehydrate_compares_the_plan_with_the_log(track: MachinePlace) -> None:
-    """A task that is done in only one of the two is reported as a difference."""
+    """wfctl reports a task that is done in plan.md but not in the log, or only in the log."""
     to_execution(track)
     track.write(f"{FOLDER}/plan.md", PLAN.replace("[x] Task 1.2", "[ ] Task 1.2"))
     track.done("append", "auth", "step.progressed", "--data", '{"last_task": "1.2"}')

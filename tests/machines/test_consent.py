@@ -27,7 +27,7 @@ def waiting(place: MachinePlace, *consent: str) -> None:
 
 
 def approve(place: MachinePlace, actor: str, *more: str) -> Answer:
-    """Try to approve the phase as the given user or agent."""
+    """Try to approve the first phase as the given user or agent, and return the answer."""
     line = ("--actor", actor, "machine", "approve", "wf", "requirements", *more)
     return call("--root", str(place.path), "-o", "json", *line)
 
@@ -43,7 +43,7 @@ def test_approval_without_a_terminal_is_refused(place: MachinePlace) -> None:
 
 
 def test_appended_approval_without_a_valid_proof_is_ignored(place: MachinePlace) -> None:
-    """Approvals written past the rules cause warnings, and the phase still waits."""
+    """wfctl warns about forged approvals in the log, and the machine stays in its phase."""
     from cli.frame.workspace import open_root_log
 
     waiting(place)
@@ -84,7 +84,7 @@ def key(tmp_path: Path) -> Path:
 
 
 def test_signature_of_an_allowed_signer_approves(place: MachinePlace, key: Path) -> None:
-    """The approval records the name of the signer, and an agent without the key is refused."""
+    """wfctl records the name of the signer, and refuses an agent without the key."""
     waiting(place, "--consent", "signature", "--signers", str(key.with_name("signers")))
     assert approve(place, "agent:bot").code == 6
     done = approve(place, "user:ada", "--key", str(key))
@@ -94,7 +94,7 @@ def test_signature_of_an_allowed_signer_approves(place: MachinePlace, key: Path)
 
 
 def test_approval_belongs_to_the_current_phase(place: MachinePlace) -> None:
-    """Approving another phase is refused, and approving twice appends nothing."""
+    """wfctl refuses to approve another phase, and ignores a repeated approval."""
     waiting(place, "--consent", "trust")
     place.refused("INVALID_TRANSITION", 5, "approve", "wf", "architecture")
     place.refused("INVALID_INPUT", 2, "approve", "wf", "nothing")
@@ -103,7 +103,7 @@ def test_approval_belongs_to_the_current_phase(place: MachinePlace) -> None:
 
 
 def test_statement_for_an_approval_is_printed(place: MachinePlace) -> None:
-    """The text to be signed names the approval and the head of the log."""
+    """`machine approve --statement` prints the text to sign, with approval and log head."""
     waiting(place)
     line = ["machine", "approve", "wf", "requirements", "--statement"]
     shown = call("--root", str(place.path), *line).out
@@ -113,7 +113,7 @@ def test_statement_for_an_approval_is_printed(place: MachinePlace) -> None:
 
 @pytest.mark.slow
 def test_person_approves_at_a_terminal(place: MachinePlace) -> None:
-    """wfctl prints the question; `n` approves nothing, and `y` is recorded with its proof."""
+    """wfctl asks a question. After `n` nothing is approved, and after `y` a proof is recorded."""
     waiting(place)
     line = ["--root", str(place.path), "--actor", "user:ada", "machine", "approve", "wf"]
     code, _ = answered("n\n", *line, "requirements")

@@ -1,4 +1,4 @@
-"""Commands killed at any disk write: recorded events stay, and files are repaired."""
+"""After a command is killed before a disk write, the next command repairs the files."""
 
 from __future__ import annotations
 
@@ -13,27 +13,34 @@ from tests.machines.place import MachinePlace
 from tests.rounds import first
 
 LOCK = "conductor/tracks/one/.metadata.lock"
-#: Type of a machine, and a command that changes all files of this type.
+#: For each type of machine: a command that writes all files of this type.
 COMMANDS = {
     "feature": ("update", "artifacts.design=d.md"),
     "dotagent": ("cancel",),
     "conductor": ("append", "step.started"),
 }
-#: An upper limit for the number of disk writes of a command.
+#: More disk writes than any of these commands makes.
 MOST = 60
 
 
 def killed(place: MachinePlace, number: int, *words: str) -> bool:
-    """Run a command on the machine ``one``, killed as in `killed_command`."""
+    """Run a command on the machine ``one`` that is killed before a disk write.
+
+    Return whether the command was killed.
+    """
     return killed_command(place, number, words[0], "one", *words[1:])
 
 
 def killed_command(place: MachinePlace, number: int, *words: str) -> bool:
-    """Run a command in a child that dies before a disk write; return whether it died."""
+    """Run a command in a child process that is killed before its given disk write.
+
+    Return False if the command made fewer disk writes and ended normally.
+    """
     from cli.main import run
 
     with warnings.catch_warnings():
-        # Newer Pythons warn about forks with threads; the child uses nothing that threads hold.
+        # Newer Python versions warn about a fork in a process with threads. This is safe here,
+        # because the child uses no lock of another thread.
         warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
     if child == 0:
@@ -46,12 +53,12 @@ def killed_command(place: MachinePlace, number: int, *words: str) -> bool:
 
 
 def age_lock(place: MachinePlace) -> None:
-    """Make a leftover lock so old that wfctl breaks it."""
+    """Make the lock of the track one minute old, so that wfctl removes it."""
     age_lock_of(place, LOCK)
 
 
 def age_lock_of(place: MachinePlace, lock: str) -> None:
-    """Set the time of a lock to one minute ago."""
+    """Make the given lock one minute old, if it exists."""
     if (place.path / lock).exists():
         old = time.time() - 60
         os.utime(place.path / lock, (old, old))
@@ -60,7 +67,7 @@ def age_lock_of(place: MachinePlace, lock: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("type_", first(list(COMMANDS)))
 def test_killed_command_is_repaired_by_the_next_command(place: MachinePlace, type_: str) -> None:
-    """After a kill before any disk write, the log and the files agree again."""
+    """After a kill before each disk write, the next command makes the log and the files agree."""
     deaths = 0
     for number in range(1, MOST):
         root = place.path / str(number)
@@ -70,7 +77,7 @@ def test_killed_command_is_repaired_by_the_next_command(place: MachinePlace, typ
         died = killed(here, number, *COMMANDS[type_])
         deaths += died
         age_lock(here)
-        # The command succeeds, or it is refused because the killed command ended the machine.
+        # Exit code 5 means that the killed command had already cancelled the machine.
         assert here.call("checkpoint", "one", "--summary", "went on").code in (0, 5)
         assert here.wfctl("replay", "--check").data["findings"] == []
         assert here.wfctl("fsck").data["findings"] == []

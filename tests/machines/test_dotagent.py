@@ -1,4 +1,7 @@
-"""Phased development: its files, its resume table and its four published scenarios."""
+"""Machines of the type dotagent, which lead a development through phases and can be resumed.
+
+The tests cover the files, the resume rules and the four published scenarios.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +56,7 @@ def tasks(flow: MachinePlace) -> dict[str, Any]:
 
 
 def test_files_have_the_format_of_the_protocol(flow: MachinePlace) -> None:
-    """phase.json and execution.json have the paths and the keys that other tools expect."""
+    """wfctl writes phase.json and execution.json with the keys that other tools expect."""
     at_architecture(flow)
     phase = flow.json(PHASE)
     assert list(phase) == [
@@ -74,7 +77,7 @@ def test_files_have_the_format_of_the_protocol(flow: MachinePlace) -> None:
 
 
 def test_phase_requires_its_output_and_an_approval(flow: MachinePlace) -> None:
-    """The refusal lists both conditions, and output that is no valid JSON is not accepted."""
+    """wfctl refuses to leave a phase without its valid JSON output and a person's approval."""
     data = flow.refused("GUARD_FAILED", 5, "transition", "wf-1", "ARCHITECTURE")
     assert len(data["unmet"]) == 2
     flow.write(DEMAND, "{ not json")
@@ -89,7 +92,7 @@ def test_phase_requires_its_output_and_an_approval(flow: MachinePlace) -> None:
 
 
 def test_scenario_1_interrupted_agent_restarts_its_task(flow: MachinePlace) -> None:
-    """A running task without output becomes pending, and its attempts increase by one."""
+    """`rehydrate` resets a running task without output to pending, and counts one attempt."""
     at_implementation(flow)
     flow.done("task", "wf-1", "task-001", "--status", "running")
     resume = flow.done("rehydrate", "wf-1")["resume"]
@@ -114,7 +117,7 @@ def test_scenario_1_interrupted_agent_restarts_its_task(flow: MachinePlace) -> N
 def test_scenario_2_task_status_comes_from_its_output(
     flow: MachinePlace, output: Any, status: str
 ) -> None:
-    """If an agent was killed after it wrote the output, the output gives the status."""
+    """If an agent was killed after it wrote the output, `rehydrate` reads the status from it."""
     at_implementation(flow)
     flow.done("task", "wf-1", "task-001", "--status", "running")
     flow.write("memory/tasks/task-001.json", output)
@@ -123,7 +126,7 @@ def test_scenario_2_task_status_comes_from_its_output(
 
 
 def test_scenario_3_interrupted_choice_is_asked_again(flow: MachinePlace) -> None:
-    """The designs exist, so the person chooses again and no architect runs."""
+    """If the designs exist, `rehydrate` asks the person to choose and starts no new designs."""
     at_architecture(flow)
     flow.write(f"{DESIGNS}/a.json", {"style": "a"})
     flow.write(f"{DESIGNS}/b.json", {"style": "b"})
@@ -138,7 +141,7 @@ def test_scenario_3_interrupted_choice_is_asked_again(flow: MachinePlace) -> Non
 
 
 def test_scenario_4_old_state_is_only_a_warning(place: MachinePlace) -> None:
-    """A state older than seven days can be resumed, or archived with --start-fresh."""
+    """`rehydrate` resumes a state older than seven days, or archives it with --start-fresh."""
     old = {
         "workflow_id": "wf-9",
         "started_at": "2026-01-01T10:00:00Z",
@@ -170,7 +173,7 @@ def test_scenario_4_old_state_is_only_a_warning(place: MachinePlace) -> None:
     assert fresh["started_at"] > before["started_at"]
     assert place.json("memory/state/execution.json")["tasks"] == []
     place.done("append", "wf-9", "phase.started")
-    # Output from before the fresh start does not complete a phase.
+    # The output was written before the fresh start, so it does not complete the phase.
     place.refused("GUARD_FAILED", 5, "append", "wf-9", "phase.completed")
     assert place.wfctl("replay", "--check").data["findings"] == []
     assert place.wfctl("fsck").data["findings"] == []
@@ -178,7 +181,7 @@ def test_scenario_4_old_state_is_only_a_warning(place: MachinePlace) -> None:
 
 
 def test_torn_output_restarts_the_task(flow: MachinePlace) -> None:
-    """If the output is half a JSON file, the task runs again and the resume reports why."""
+    """If a task's output is an incomplete JSON file, `rehydrate` resets the task and says why."""
     at_implementation(flow)
     flow.done("task", "wf-1", "task-001", "--status", "running")
     flow.write("memory/tasks/task-001.json", '{"task_id":"task-001","status":"pre_c')
@@ -191,7 +194,7 @@ def test_torn_output_restarts_the_task(flow: MachinePlace) -> None:
 
 
 def test_output_older_than_its_task_is_ignored(flow: MachinePlace) -> None:
-    """The task is only verified by output that was written after its start."""
+    """`rehydrate` uses the output of a task only if it was written after the task's start."""
     at_implementation(flow)
     flow.write("memory/tasks/task-001.json", {"status": "verified"})
     flow.done("task", "wf-1", "task-001", "--status", "running")
@@ -222,7 +225,7 @@ def test_files_of_an_earlier_workflow_pass_no_phase(place: MachinePlace) -> None
 
 
 def test_phase_that_did_not_start_is_not_resumed(flow: MachinePlace) -> None:
-    """If outputs of later phases exist, the resume stops at the next phase to start."""
+    """Even if outputs of later phases exist, `rehydrate` stops at the next unstarted phase."""
     at_implementation(flow)
     for task in ("task-001", "task-002"):
         for status in ("running", "verified"):
@@ -235,7 +238,7 @@ def test_phase_that_did_not_start_is_not_resumed(flow: MachinePlace) -> None:
 
 
 def test_architects_do_not_run_again_after_the_choice(flow: MachinePlace) -> None:
-    """After a person chose a design, the resume continues with the roundtable."""
+    """After a person chose a design, `rehydrate` continues with the discussion of this design."""
     at_architecture(flow)
     flow.write(f"{DESIGNS}/a.json", {"style": "a"})
     flow.done("approve", "wf-1", "architecture", "--choice", "a")
@@ -244,7 +247,7 @@ def test_architects_do_not_run_again_after_the_choice(flow: MachinePlace) -> Non
 
 
 def test_phase_without_its_output_is_not_complete(flow: MachinePlace) -> None:
-    """The refusal distinguishes a missing file from a file with invalid JSON."""
+    """wfctl refuses to complete the phase, and says if the file is missing or invalid JSON."""
     data = flow.refused("GUARD_FAILED", 5, "append", "wf-1", "phase.completed")
     assert data["unmet"][0]["found"] == "the file is missing or empty"
     flow.write(DEMAND, "{ not json")
@@ -256,7 +259,7 @@ def test_phase_without_its_output_is_not_complete(flow: MachinePlace) -> None:
 
 @pytest.mark.parametrize("fault", ["unsafe", "output"])
 def test_contradictory_state_waits_for_a_person(flow: MachinePlace, fault: str) -> None:
-    """Nothing is repaired, and an agent may not continue with --go-on."""
+    """`rehydrate` repairs nothing, and only a person may continue with --go-on."""
     at_implementation(flow)
     flow.done("task", "wf-1", "task-001", "--status", "running")
     if fault == "output":
@@ -273,7 +276,7 @@ def test_contradictory_state_waits_for_a_person(flow: MachinePlace, fault: str) 
 
 
 def test_crash_between_two_phases_is_resumed(flow: MachinePlace) -> None:
-    """A complete phase leads to the next phase, and its work does not start again."""
+    """If a phase is complete, `rehydrate` moves to the next phase and repeats no work."""
     flow.write(DEMAND, {"wants": "a shop"})
     flow.done("append", "wf-1", "phase.completed")
     flow.done("approve", "wf-1", "requirements")
@@ -287,14 +290,14 @@ def test_crash_between_two_phases_is_resumed(flow: MachinePlace) -> None:
 
 
 def test_output_without_an_approval_is_confirmed_by_the_person(flow: MachinePlace) -> None:
-    """The resume asks the person again, and no work is repeated."""
+    """If a phase has its output but no approval, `rehydrate` asks the person to confirm it."""
     flow.write(DEMAND, {"wants": "a shop"})
     (todo,) = flow.done("rehydrate", "wf-1")["resume"]["todo"]
     assert todo.startswith("re-confirm with the person")
 
 
 def test_missing_output_of_a_completed_phase_stops_the_resume(flow: MachinePlace) -> None:
-    """The refusal reports the missing output as a finding."""
+    """`rehydrate` exits with 6 and reports the finding `output_missing`."""
     at_architecture(flow)
     (flow.path / DEMAND).unlink()
     findings = flow.refused("UNSAFE_RESUME", 6, "rehydrate", "wf-1")["findings"]
@@ -302,7 +305,7 @@ def test_missing_output_of_a_completed_phase_stops_the_resume(flow: MachinePlace
 
 
 def test_outputs_outside_the_root_are_ignored(flow: MachinePlace, tmp_path: Path) -> None:
-    """An absolute path is accepted inside the root, and no file outside is read."""
+    """wfctl accepts an absolute path to an output inside the root, and reads no file outside."""
     at_implementation(flow)
     elsewhere = tmp_path.parent / "elsewhere.json"
     elsewhere.write_text('{"status": "verified"}', "utf-8")
@@ -321,7 +324,7 @@ def test_outputs_outside_the_root_are_ignored(flow: MachinePlace, tmp_path: Path
 
 
 def test_cut_items_of_a_brief_are_counted(flow: MachinePlace) -> None:
-    """Of two thousand running tasks, the shown and the cut tasks add up to the total."""
+    """If `rehydrate` shows some of 2,000 running tasks, it prints the number of the others."""
     at_implementation(flow)
     running = [{"id": f"task-{n:04d}", "status": "running"} for n in range(2_000)]
     flow.write("more.json", {"tasks": [*flow.json(EXECUTION)["tasks"], *running]})
@@ -332,7 +335,7 @@ def test_cut_items_of_a_brief_are_counted(flow: MachinePlace) -> None:
 
 
 def test_dry_run_of_a_resume_repairs_nothing(flow: MachinePlace) -> None:
-    """The answer lists the events that a resume would record."""
+    """`rehydrate --dry-run` lists the events of a resume, and records and writes nothing."""
     at_implementation(flow)
     flow.done("task", "wf-1", "task-001", "--status", "running")
     resume = flow.done("rehydrate", "wf-1", "--dry-run")["resume"]
@@ -341,7 +344,7 @@ def test_dry_run_of_a_resume_repairs_nothing(flow: MachinePlace) -> None:
 
 
 def test_task_runs_at_most_three_times_without_an_approval(flow: MachinePlace) -> None:
-    """The attempts of a task cannot be written by hand; a person allows more."""
+    """After three failed attempts, a person must approve more; no update resets the count."""
     at_implementation(flow)
     for _ in range(3):
         flow.done("task", "wf-1", "task-001", "--status", "running")
@@ -355,7 +358,7 @@ def test_task_runs_at_most_three_times_without_an_approval(flow: MachinePlace) -
 
 
 def test_all_failed_attempts_of_a_task_are_counted(flow: MachinePlace) -> None:
-    """An attempt that fails after pre_complete counts too, and no update avoids the limit."""
+    """wfctl also counts attempts that fail after `pre_complete`, and refuses a fourth one."""
     at_implementation(flow)
     for _ in range(3):
         for status in ("running", "pre_complete", "failed"):
@@ -367,7 +370,7 @@ def test_all_failed_attempts_of_a_task_are_counted(flow: MachinePlace) -> None:
 
 
 def test_extra_field_cannot_replace_the_tasks(flow: MachinePlace) -> None:
-    """Other fields of execution.json are kept next to the tasks."""
+    """wfctl refuses an update that hides the tasks in execution.json behind another list."""
     hiding = 'execution={"tasks": [{"id": "task-009"}], "note": "n"}'
     flow.refused("RESERVED_FIELD", 5, "update", "wf-1", hiding)
     flow.done("update", "wf-1", 'execution={"note": "n"}')
@@ -376,7 +379,7 @@ def test_extra_field_cannot_replace_the_tasks(flow: MachinePlace) -> None:
 
 @pytest.mark.few(1)
 def test_ended_workflow_is_archived_before_the_next_starts(flow: MachinePlace) -> None:
-    """The last five archives are kept, and an active workflow blocks a new one."""
+    """wfctl keeps the last five archives, and refuses a new workflow while one is active."""
     flow.refused("STATE_ALREADY_EXISTS", 4, "init", "wf-2", "--type", "dotagent")
     for number in range(1, 8):
         name = f"wf-{number}"
@@ -390,7 +393,7 @@ def test_ended_workflow_is_archived_before_the_next_starts(flow: MachinePlace) -
 
 @pytest.mark.few(1)
 def test_foreign_archives_are_never_deleted(flow: MachinePlace) -> None:
-    """Foreign folders and files in the archive folder stay and are not counted."""
+    """wfctl never deletes folders and files that a user put into the archive folder."""
     for number in range(6):
         flow.write(f"{ARCHIVE}/mine_2099010{number}T000000Z/notes.md", "mine")
     for number in range(1, 8):
@@ -408,7 +411,7 @@ def test_foreign_archives_are_never_deleted(flow: MachinePlace) -> None:
 
 
 def test_damaged_phase_file_is_archived_and_rewritten(flow: MachinePlace) -> None:
-    """The damaged file is moved to the archive, and its content is ignored."""
+    """`rehydrate` moves the damaged phase.json to the archive and writes it from the log."""
     good = (flow.path / PHASE).read_bytes()
     (flow.path / PHASE).write_bytes(good[:40])
     findings = flow.done("rehydrate", "wf-1")["resume"]["findings"]

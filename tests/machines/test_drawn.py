@@ -11,7 +11,7 @@ from tests.machines.place import MachinePlace
 
 
 def drawn(place: MachinePlace, *more: str) -> str:
-    """Return the Mermaid diagram of the machine."""
+    """Export the machine as a Mermaid diagram, and return the text of the diagram."""
     target = place.path / "drawn.mmd"
     answer = place.wfctl("export", "mermaid", str(target), "--machine", "login", *more)
     assert answer.code == 0, answer
@@ -20,7 +20,7 @@ def drawn(place: MachinePlace, *more: str) -> str:
 
 
 def test_diagram_marks_the_current_phase(place: MachinePlace) -> None:
-    """With --at, the diagram marks the phase at that version."""
+    """With `--at VERSION`, the diagram marks the phase of this earlier version instead."""
     place.init("login")
     place.done("update", "login", "artifacts.design=d.md")
     place.done("transition", "login", "plan")
@@ -46,14 +46,14 @@ def test_diagram_shows_a_cancelled_machine(place: MachinePlace) -> None:
 
 
 def test_diagram_on_stdout_equals_the_file(place: MachinePlace) -> None:
-    """Without a file name, `export mermaid` prints the same text."""
+    """Without a file name, `export mermaid` prints the diagram instead of writing a file."""
     place.init("login")
     line = ("--root", str(place.path), "export", "mermaid", "--machine", "login")
     assert wfctl(*line).out == drawn(place)
 
 
 def test_invalid_machine_export_is_refused(place: MachinePlace) -> None:
-    """Another format, an option of another format and an unknown machine are refused."""
+    """wfctl refuses unsuitable formats and options, and a machine that does not exist."""
     place.init("login")
     of_login = ("--machine", "login")
     assert place.wfctl("export", "timeline", "x", *of_login).code == 2
@@ -62,7 +62,7 @@ def test_invalid_machine_export_is_refused(place: MachinePlace) -> None:
 
 
 def test_report_has_phases_tasks_decisions_and_log(place: MachinePlace) -> None:
-    """The report is one HTML page, and text of users is escaped."""
+    """`export report --machine` writes one HTML page, in which users' text is escaped."""
     place.init("login")
     place.done("task", "login", "T-1", "--title", "<b>The form</b>")
     place.done("update", "login", "artifacts.design=d.md")

@@ -1,4 +1,4 @@
-"""Each round needs new values: old statuses, reviews and files do not count again."""
+"""When a machine repeats a phase, statuses, reviews and files from before it do not count."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PASSED = '{"reviews": {"spec-review": {"status": "pass"}, "quality-review": {"st
 
 
 def in_second_round(place: MachinePlace) -> None:
-    """Return the machine to its tasks after a failed review."""
+    """Move the machine to its tasks, to the review, and after a failed review back to its tasks."""
     place.init("login")
     at_delegate(place)
     place.done("update", "login", "--data", DONE)
@@ -29,12 +29,12 @@ def in_second_round(place: MachinePlace) -> None:
 
 
 def found(place: MachinePlace, to: str) -> Any:
-    """Return what the refused transition lacks."""
+    """Try the given transition, and return what wfctl found instead of the required value."""
     return place.refused("GUARD_FAILED", 5, "transition", "login", to)["unmet"][0]["found"]
 
 
 def test_renamed_task_is_not_completed_again(place: MachinePlace) -> None:
-    """In a new round, each task needs a new status; a new title is not enough."""
+    """After a failed review, wfctl requires a new status of each task, not only a new title."""
     in_second_round(place)
     place.done("task", "login", "T-1", "--title", "another")
     assert found(place, "review") == "not written since the phase started"
@@ -49,7 +49,7 @@ def test_renamed_task_is_not_completed_again(place: MachinePlace) -> None:
 
 
 def test_new_task_does_not_complete_the_other_tasks(place: MachinePlace) -> None:
-    """A completed task added to the list leaves the old tasks without a new status."""
+    """If a completed task is added to the list, the old tasks still need a new status."""
     in_second_round(place)
     place.done("update", "login", 'tasks[+]={"id": "T-3", "status": "complete"}')
     assert list(found(place, "review")) == ["T-1", "T-2"]
@@ -60,7 +60,7 @@ def test_new_task_does_not_complete_the_other_tasks(place: MachinePlace) -> None
 
 @pytest.mark.parametrize("whole", [False, True])
 def test_old_review_does_not_count_in_a_new_round(place: MachinePlace, whole: bool) -> None:
-    """If only one of two reviews was written again, the other review is missing."""
+    """If only one of two reviews is written again, wfctl still requires the other one."""
     in_second_round(place)
     place.done("update", "login", "--data", DONE)
     place.done("transition", "login", "review")
@@ -73,7 +73,7 @@ def test_old_review_does_not_count_in_a_new_round(place: MachinePlace, whole: bo
 
 
 def test_failed_item_of_an_earlier_round_is_ignored(place: MachinePlace) -> None:
-    """With `some`, only a failure written in the current phase meets the guard."""
+    """A guard on `some` item is met only by a status written in the current phase."""
     ways = [
         {"from": "a", "to": "b", "guard": {"field": "go", "equals": True}},
         {
@@ -98,7 +98,7 @@ REPORT = "memory/reports/verification.json"
 
 
 def taken_over(place: MachinePlace, phase: str, tasks: list[dict[str, Any]]) -> None:
-    """Import a phased development that was kept by hand."""
+    """Import a machine in the given phase from hand-written state files."""
     state = {
         "workflow_id": "wf",
         "started_at": "2026-11-01T10:00:00Z",
@@ -114,14 +114,14 @@ def taken_over(place: MachinePlace, phase: str, tasks: list[dict[str, Any]]) -> 
 
 
 def write_with_time(place: MachinePlace, path: str, content: Any, moment: str) -> None:
-    """Write a file and set the time of its last write."""
+    """Write a file, and set its modification time."""
     place.write(path, content)
     seconds = datetime.fromisoformat(moment).timestamp()
     os.utime(place.path / path, (seconds, seconds))
 
 
 def test_output_older_than_an_imported_phase_is_ignored(place: MachinePlace) -> None:
-    """The phase stays closed until the report is written again."""
+    """After an import, the phase cannot be left until its old report is written again."""
     write_with_time(place, REPORT, {"ok": True}, "2026-11-01T09:59:59Z")
     taken_over(place, "VERIFICATION", [])
     for line in (("append", "wf", "phase.completed"), ("transition", "wf", "REFLECTION")):
@@ -135,14 +135,14 @@ def test_output_older_than_an_imported_phase_is_ignored(place: MachinePlace) -> 
 def test_output_written_during_an_imported_phase_is_accepted(
     place: MachinePlace,
 ) -> None:
-    """A report from before the import counts if it is newer than the start of the phase."""
+    """wfctl accepts a report that is older than the import but newer than the phase's start."""
     write_with_time(place, REPORT, {"ok": True}, "2026-11-01T10:00:00Z")
     taken_over(place, "VERIFICATION", [])
     assert place.done("transition", "wf", "REFLECTION")["phase"] == "REFLECTION"
 
 
 def test_output_written_during_an_imported_task_is_accepted(place: MachinePlace) -> None:
-    """The output must be newer than its task, or than the phase if the task has no time."""
+    """wfctl accepts an output that is newer than its task, or else newer than the phase."""
     starts = {"task-001": "2026-11-02T10:00:00+02:00", "task-002": "2026-11-02T10:00:00Z"}
     names = [*starts, "task-003", "task-004"]
     tasks: list[dict[str, Any]] = [
@@ -164,7 +164,7 @@ def test_output_written_during_an_imported_task_is_accepted(place: MachinePlace)
 
 
 def test_output_older_than_an_imported_task_is_ignored(place: MachinePlace) -> None:
-    """A running task is only verified by output written after the import."""
+    """`rehydrate` ignores an output that is older than the imported task, and reads a newer one."""
     tasks = [
         {"id": name, "status": "running", "attempts": 0, "output": f"memory/tasks/{name}.json"}
         for name in ("task-001", "task-002")
@@ -180,7 +180,7 @@ def test_output_older_than_an_imported_task_is_ignored(place: MachinePlace) -> N
 
 
 def test_designs_of_an_imported_phase_can_be_chosen(place: MachinePlace) -> None:
-    """A person chooses among the designs, and an old final design is ignored."""
+    """`rehydrate` offers the existing designs and ignores a final design from before the phase."""
     old = "2026-11-01T09:00:00Z"
     write_with_time(place, "memory/reports/final_design.json", {"style": "old"}, old)
     place.write("memory/reports/designs/a.json", {"style": "a"})
@@ -194,7 +194,7 @@ PUBLISHED = "memory/tasks/task-001/output.json"
 
 @pytest.mark.parametrize("named", [None, "memory/elsewhere.json"])
 def test_published_location_of_an_output_is_checked(place: MachinePlace, named: str | None) -> None:
-    """If the task names no output, or a missing one, the published location decides."""
+    """If a task names no output or a missing one, wfctl reads `memory/tasks/ID/output.json`."""
     place.init("wf", "dotagent")
     place.write("memory/reports/demand.json", {"wants": "a shop"})
     place.done("approve", "wf", "requirements")
@@ -214,7 +214,7 @@ def test_published_location_of_an_output_is_checked(place: MachinePlace, named: 
 
 
 def test_old_output_at_the_published_location_is_ignored(place: MachinePlace) -> None:
-    """An output older than the imported phase leaves the task pending."""
+    """wfctl ignores an output that is older than the imported phase; the task becomes pending."""
     write_with_time(place, PUBLISHED, {"status": "verified"}, "2026-11-01T09:00:00Z")
     taken_over(place, "IMPLEMENTATION", [{"id": "task-001", "status": "running", "attempts": 0}])
     place.done("rehydrate", "wf", "--go-on")

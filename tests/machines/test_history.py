@@ -1,4 +1,4 @@
-"""The history of machines, shown by the commands that also serve workflows."""
+"""The commands `log`, `events`, `diff`, `blame` and `why` for phase machines."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def two(place: MachinePlace) -> MachinePlace:
 
 
 def test_log_of_a_root_lists_the_events_of_all_machines(two: MachinePlace) -> None:
-    """Without a workflow, the entries of all machines come in the order of the log."""
+    """Without a workflow, `wfctl log` lists the events of all machines in the order of the log."""
     found = two.wfctl("log", "--grep", "begins").data
     assert [one["machine"] for one in found] == ["login", "pay"]
     whole = two.wfctl("log").data
@@ -33,7 +33,7 @@ def test_log_of_a_root_lists_the_events_of_all_machines(two: MachinePlace) -> No
 
 @pytest.mark.parametrize("command", ["events", "log"])
 def test_events_of_all_machines_can_be_filtered_by_time(two: MachinePlace, command: str) -> None:
-    """A version is only accepted together with --machine, because each machine has its own."""
+    """Each machine counts its own versions, so a filter by version requires `--machine`."""
     whole = two.wfctl(command).data
     assert whole
     assert two.wfctl(command, "--since", "0").data == whole
@@ -48,7 +48,7 @@ def test_events_of_all_machines_can_be_filtered_by_time(two: MachinePlace, comma
 
 
 def test_log_of_one_machine_can_be_filtered(two: MachinePlace) -> None:
-    """The log of a machine takes a version and a number of entries."""
+    """`wfctl log --machine` can stop at a version, and can print only the newest entries."""
     assert [one["version"] for one in two.wfctl("log", "--machine", "login").data] == [1, 2, 3, 4]
     assert len(two.wfctl("log", "--machine", "login", "--at", "2").data) == 2
     (last,) = two.wfctl("log", "--machine", "login", "-n", "1").data
@@ -58,7 +58,7 @@ def test_log_of_one_machine_can_be_filtered(two: MachinePlace) -> None:
 
 
 def test_diff_compares_two_versions_of_a_machine(two: MachinePlace) -> None:
-    """Differences lead to exit code 7, and a version equals itself."""
+    """`wfctl diff --machine` exits with 7 if two versions differ, and with 0 if they are equal."""
     answer = two.wfctl("diff", "--machine", "login", "3", "4", "--field", "phase")
     assert answer.code == 7
     (one,) = answer.data["differences"]
@@ -69,7 +69,7 @@ def test_diff_compares_two_versions_of_a_machine(two: MachinePlace) -> None:
 
 
 def test_blame_shows_who_changed_a_field_of_a_machine(two: MachinePlace) -> None:
-    """The field is named by its path, and a field of a task by the id of the task."""
+    """`wfctl blame --machine` prints who set a field, when and why, also for a field of a task."""
     (phase,) = two.wfctl("blame", "--machine", "login", "phase").data
     assert (phase["version"], phase["old"], phase["value"]) == (4, "ideate", "plan")
     assert (phase["actor"], phase["why"]) == ("user:ada", "the design stands")
@@ -81,7 +81,7 @@ def test_blame_shows_who_changed_a_field_of_a_machine(two: MachinePlace) -> None
 
 
 def test_why_explains_the_phase_of_a_machine(two: MachinePlace) -> None:
-    """The answer has the last transition and what each next transition lacks."""
+    """`wfctl why --machine` prints the last transition and the conditions of the next ones."""
     found = two.wfctl("why", "--machine", "login").data
     assert (found["phase"], found["since"]["version"]) == ("plan", 4)
     assert found["since"]["message"] == "ideate -> plan: the design stands"
@@ -97,7 +97,7 @@ def test_why_explains_the_phase_of_a_machine(two: MachinePlace) -> None:
 
 
 def test_machine_list_filters_by_phase_and_number(two: MachinePlace) -> None:
-    """`machine list` takes a phase, and the maximum number of machines."""
+    """`machine list --phase` lists machines in a phase, and `-n` limits their number."""
     assert [row["id"] for row in two.done("list", "--phase", "plan")] == ["login"]
     assert two.done("list", "--phase", "nowhere") == []
     two.done("update", "pay", "triage.symptom=slow")
@@ -180,7 +180,7 @@ def test_workflow_tables_report_that_the_root_has_only_machines(
 
 
 def test_append_of_a_machine_event_names_the_right_command(place: MachinePlace) -> None:
-    """The refusal explains that `wfctl machine` records the event."""
+    """`wfctl append` refuses the event and explains that `wfctl machine` records it."""
     place.init("one")
     answer = place.wfctl("append", "machine.updated")
     assert answer.error["code"] == "unknown_event_type"

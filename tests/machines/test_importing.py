@@ -1,4 +1,7 @@
-"""Import of state kept by hand: all fields stay, and unknown names are refused."""
+"""Import of machine states that users or agents kept by hand.
+
+All fields stay, and wfctl refuses unknown names of phases and statuses.
+"""
 
 from __future__ import annotations
 
@@ -49,17 +52,17 @@ def imported(place: MachinePlace, source: Any, file: str = FILE) -> dict[str, An
 
 
 def kinds(data: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return the kind and the place of each finding."""
+    """Return the kind of each finding of an import, and the path of the value."""
     return [(one["kind"], place) for one in data["findings"] for place in one["places"]]
 
 
 def track(**loop: Any) -> dict[str, Any]:
-    """Return a track with changed parts of its loop."""
+    """Return the file content of a track with the given changes of its `loop_state`."""
     return {**TRACK, "loop_state": {**TRACK["loop_state"], **loop}}
 
 
 def test_track_is_imported_with_every_field(place: MachinePlace) -> None:
-    """Fields that the protocol does not define stay at their place in the file."""
+    """wfctl keeps fields that the protocol does not define at their place in the file."""
     data = imported(place, TRACK)
     assert ("unknown_step", "loop_state.checkpoints.GAME_VERIFICATION") in kinds(data)
     assert ("unknown_field", "superpower_enhanced") not in kinds(data)
@@ -78,7 +81,7 @@ def test_track_is_imported_with_every_field(place: MachinePlace) -> None:
 def test_phase_completed_before_the_import_is_listed_by_the_audit(
     place: MachinePlace,
 ) -> None:
-    """Only the imported file claims the completion, so `audit bypasses` lists it."""
+    """`audit bypasses` lists the phase, because only the imported file claims its completion."""
     imported(place, TRACK)
     tried = place.wfctl("audit", "bypasses")
     assert tried.code == 7
@@ -87,7 +90,7 @@ def test_phase_completed_before_the_import_is_listed_by_the_audit(
 
 
 def looked(place: MachinePlace, machine: str) -> None:
-    """Record a checkpoint, so that the files are written."""
+    """Record a checkpoint, so that wfctl writes the files of the machine."""
     place.done("checkpoint", machine, "--summary", "went on")
 
 
@@ -109,7 +112,7 @@ def looked(place: MachinePlace, machine: str) -> None:
 def test_unknown_step_or_status_is_refused(
     place: MachinePlace, loop: dict[str, Any], where: str, nearest: str | None
 ) -> None:
-    """The refusal names the place and the nearest known name, and nothing is imported."""
+    """wfctl imports nothing, and names the place of the value and the most similar known name."""
     place.write(FILE, track(**loop))
     data = place.refused("INVALID_INPUT", 2, "import", str(place.path / FILE))
     (one,) = data["unknown"]
@@ -120,7 +123,7 @@ def test_unknown_step_or_status_is_refused(
 
 
 def test_unknown_names_can_be_mapped(place: MachinePlace) -> None:
-    """--map gives a name a meaning, --at sets the phase, and the findings list the mapping."""
+    """`import --map` replaces an unknown name by a known one, and `--at` sets the phase."""
     odd = track(current_step="GAME_VERIFICATION", step_status="passed")
     place.write(FILE, odd)
     line = ("import", str(place.path / FILE), "--map", "passed=PASSED")
@@ -144,12 +147,12 @@ def test_unknown_names_can_be_mapped(place: MachinePlace) -> None:
 def test_names_used_by_the_agents_of_the_protocol_are_known(
     place: MachinePlace, loop: dict[str, Any], phase: str
 ) -> None:
-    """Steps of the protocol's own agents and files with missing parts are imported."""
+    """wfctl imports names that the protocol's own agents write, and incomplete files."""
     assert imported(place, track(**loop))["phase"] == phase
 
 
 def test_track_can_be_imported_with_its_own_definition(place: MachinePlace) -> None:
-    """A step that only this definition has becomes the phase of the track."""
+    """wfctl accepts a step that only the definition given with `--definition` contains."""
     source = load_shipped_definition("conductor").dumped()
     place.write("own.json", json.dumps(source).replace("BRAINSTORM", "ENRICH"))
     place.write(FILE, track(current_step="ENRICH"))
@@ -159,7 +162,7 @@ def test_track_can_be_imported_with_its_own_definition(place: MachinePlace) -> N
 
 
 def test_imported_file_is_unchanged_until_the_first_event(place: MachinePlace) -> None:
-    """Reads leave the file as it is, and the first event replaces it and keeps a copy."""
+    """Reading commands leave the file as it is. The first event replaces it and keeps a copy."""
     text = (
         '{"track_id":"auth",\n "loop_state": {"current_step":"PLAN", "step_status":"NOT_STARTED"}}'
     )
@@ -177,7 +180,7 @@ def test_imported_file_is_unchanged_until_the_first_event(place: MachinePlace) -
 
 
 def test_edit_after_an_import_is_adopted(place: MachinePlace) -> None:
-    """Only the change that an agent made after the import becomes an event."""
+    """wfctl records only the change that an agent made after the import, not the whole file."""
     imported(place, track(step_status="NOT_STARTED", mode="a"))
     edited = place.json(FILE)
     edited["loop_state"]["step_status"] = "IN_PROGRESS"
@@ -188,7 +191,7 @@ def test_edit_after_an_import_is_adopted(place: MachinePlace) -> None:
 
 
 def test_folder_name_is_the_id_of_the_track(place: MachinePlace) -> None:
-    """If the file has another track_id, the file keeps it and the finding reports it."""
+    """If the file has another `track_id`, wfctl reports it and keeps it in the file."""
     data = imported(place, {**TRACK, "track_id": "Auth Feature"})
     assert data["machine"] == "auth"
     assert ("track_id", "track_id") in kinds(data)
@@ -198,7 +201,7 @@ def test_folder_name_is_the_id_of_the_track(place: MachinePlace) -> None:
 
 
 def test_impossible_times_are_reported(place: MachinePlace) -> None:
-    """An end before the start, a time in the future and an invalid time are findings."""
+    """wfctl reports invalid times, times in the future, and an end before its start."""
     times = {"started_at": "2026-02-01T10:00:00Z", "completed_at": "2026-01-01T10:00:00Z"}
     odd = {"PLAN": {**CHECKPOINT, **times, "last_updated": "2099-01-01T10:00:00Z"}}
     data = imported(place, {**track(checkpoints=odd), "created_at": "last week"})
@@ -208,7 +211,7 @@ def test_impossible_times_are_reported(place: MachinePlace) -> None:
 
 
 def test_import_of_a_repository_imports_all_tracks(place: MachinePlace) -> None:
-    """Either all tracks are imported or none; archived and known tracks stay unchanged."""
+    """wfctl imports all tracks or none, and skips archived and already imported tracks."""
     for name in ("auth", "login", "mail"):
         place.write(f"conductor/tracks/{name}/metadata.json", {**TRACK, "track_id": name})
     place.write("conductor/archive/old/metadata.json", TRACK)
@@ -224,7 +227,7 @@ def test_import_of_a_repository_imports_all_tracks(place: MachinePlace) -> None:
 
 
 def test_track_below_another_root_gets_its_own_root(place: MachinePlace) -> None:
-    """The repository of the track becomes a root, and the outer root is unchanged."""
+    """wfctl makes the track's repository a root, and does not change the outer root."""
     place.init("login")
     place.write(f"repository/{FILE}", TRACK)
     answer = call("-o", "json", "machine", "import", str(place.path / "repository" / FILE))
@@ -234,7 +237,7 @@ def test_track_below_another_root_gets_its_own_root(place: MachinePlace) -> None
 
 
 def test_track_without_a_limit_uses_the_limit_of_the_repository(place: MachinePlace) -> None:
-    """The limit in config.json applies to imported and new tracks without their own."""
+    """wfctl takes the limit of fixes from config.json if the track does not set one."""
     place.write("conductor/config.json", {"mode": "agentic", "max_fix_cycles": 5})
     imported(place, track(fix_cycle_count=4))
     looked(place, "auth")
@@ -258,14 +261,14 @@ def test_tasks_with_other_ids_are_imported(place: MachinePlace) -> None:
 
 
 def test_track_without_a_loop_starts_with_its_plan(place: MachinePlace) -> None:
-    """The import reports the missing loop_state."""
+    """If the file has no `loop_state`, the track starts at PLAN, and wfctl reports this."""
     data = imported(place, {"track_id": "auth", "status": "new"})
     assert data["phase"] == "PLAN"
     assert ("missing", "loop_state") in kinds(data)
 
 
 def test_ended_phased_development_is_archived(place: MachinePlace) -> None:
-    """A complete workflow is imported and archived, also if its start time is invalid."""
+    """wfctl imports a complete workflow and archives its files, even if a time is invalid."""
     source = {"workflow_id": "wf-1", "current_phase": "COMPLETE", "started_at": "1/2/2026"}
     imported(place, source, "memory/state/phase.json")
     assert place.done("get", "wf-1", "--query", "current_phase") == "COMPLETE"
@@ -275,7 +278,7 @@ def test_ended_phased_development_is_archived(place: MachinePlace) -> None:
 
 @pytest.mark.parametrize("odd", [["PLAN"], {"a": 1}, 7], ids=repr)
 def test_phase_that_is_no_string_is_refused(place: MachinePlace, odd: Any) -> None:
-    """The refusal shows the value, and --at sets the phase."""
+    """wfctl shows the invalid value, and `import --at PHASE` replaces it."""
     place.write("memory/state/phase.json", {"workflow_id": "wf-1", "current_phase": odd})
     line = ("import", str(place.path / "memory/state/phase.json"))
     assert place.refused("INVALID_INPUT", 2, *line)["unknown"][0]["found"] == odd
@@ -284,7 +287,7 @@ def test_phase_that_is_no_string_is_refused(place: MachinePlace, odd: Any) -> No
 
 @pytest.mark.parametrize("typed", ["2026-01-02 10:00", "2026-01-02", "last week", ""], ids=repr)
 def test_times_typed_by_hand_do_not_stop_a_resume(place: MachinePlace, typed: str) -> None:
-    """Times without an offset are compared, and invalid times are ignored."""
+    """`rehydrate` compares times without an offset, and ignores text that is no time."""
     begun = {"current_phase": "IMPLEMENTATION", "phase_status": "in_progress"}
     source = {"workflow_id": "wf-1", **begun, "started_at": typed}
     imported(place, source, "memory/state/phase.json")
@@ -297,7 +300,7 @@ def test_times_typed_by_hand_do_not_stop_a_resume(place: MachinePlace, typed: st
 
 @pytest.mark.parametrize("odd", ["docs/design.md", ["docs/design.md"]], ids=repr)
 def test_artifacts_of_any_shape_are_checked(place: MachinePlace, odd: Any) -> None:
-    """Artifacts that are a string or a list are checked for missing files too."""
+    """`rehydrate` finds missing artifact files, even if `artifacts` is a string or a list."""
     place.write(
         "login.state.json",
         {
@@ -334,7 +337,7 @@ def test_id_that_is_a_path_is_refused(place: MachinePlace) -> None:
 
 
 def test_feature_is_imported(place: MachinePlace) -> None:
-    """Phase and fields are kept, and unknown or unexpected values are findings."""
+    """wfctl keeps the phase and all fields, and reports unknown or unexpected values."""
     state = {
         "version": "1.1",
         "featureId": "login",
@@ -367,7 +370,7 @@ def test_feature_is_imported(place: MachinePlace) -> None:
 
 
 def test_tasks_that_are_no_list_are_not_overwritten(place: MachinePlace) -> None:
-    """Adding a task is refused until a user replaces the value with a list."""
+    """wfctl refuses to add a task until a user replaces the imported value with a list."""
     odd = {"featureId": "odd", "workflowType": "feature", "phase": "plan", "tasks": {"a": 1}}
     imported(place, odd, "odd.state.json")
     place.refused("INVALID_INPUT", 2, "task", "odd", "T-1")
@@ -377,7 +380,7 @@ def test_tasks_that_are_no_list_are_not_overwritten(place: MachinePlace) -> None
 
 
 def test_imported_file_is_kept(place: MachinePlace) -> None:
-    """A copy of the original file is stored, and a dry run imports nothing."""
+    """wfctl stores a copy of the original file. A dry run of the import writes nothing."""
     place.write(FILE, TRACK)
     before = (place.path / FILE).read_bytes()
     dry = place.done("import", str(place.path / FILE), "--dry-run")
@@ -414,7 +417,7 @@ BEFORE_LOOPS = {"track_id": "auth", "type": "feature", "created_at": "2026-04-01
 def test_track_without_a_loop_gets_its_step_from_the_plan(
     place: MachinePlace, status: str, plan: str, step: tuple[str, str]
 ) -> None:
-    """The step follows from the tasks of the plan, as in the published migration."""
+    """wfctl derives the step from the done and open tasks in plan.md."""
     place.write(PLAN_FILE, plan)
     data = imported(place, {**BEFORE_LOOPS, "status": status})
     assert ("missing", "loop_state") in kinds(data)
@@ -422,7 +425,7 @@ def test_track_without_a_loop_gets_its_step_from_the_plan(
 
 
 def test_completed_track_with_an_open_task_is_refused(place: MachinePlace) -> None:
-    """The status contradicts the plan, so the user must give the phase with --at."""
+    """The status contradicts plan.md, so the user must choose the phase with `--at`."""
     copied(imports("conductor-v1") / "conductor", place.path / "conductor")
     file = str(place.path / "conductor/tracks/t_20260401/metadata.json")
     (one,) = place.refused("INVALID_INPUT", 2, "import", file)["contradictions"]
@@ -433,7 +436,7 @@ def test_completed_track_with_an_open_task_is_refused(place: MachinePlace) -> No
 
 @pytest.mark.parametrize("status", ["complete", "completed"])
 def test_completed_track_with_a_running_loop_is_refused(place: MachinePlace, status: str) -> None:
-    """The refusal names both statements, and --at sets the phase."""
+    """The status contradicts `loop_state`, so the user must choose the phase with `--at`."""
     place.write(FILE, {**TRACK, "status": status})
     (one,) = place.refused("INVALID_INPUT", 2, "import", str(place.path / FILE))["contradictions"]
     assert one["why"] == f"status is '{status}', but loop_state is at EXECUTE / IN_PROGRESS"
@@ -441,7 +444,7 @@ def test_completed_track_with_a_running_loop_is_refused(place: MachinePlace, sta
 
 
 def test_imported_feature_keeps_its_loop_counts(place: MachinePlace) -> None:
-    """If 3 of 3 revisions are used in the file, the next revision leads to blocked."""
+    """If the file says that 3 of 3 revisions are used, the next one leads to `blocked`."""
     copied(imports("exarchos-counts"), place.path / "there")
     place.write("f1.state.json", place.json("there/f1.state.json"))
     place.done("import", str(place.path / "f1.state.json"))
@@ -455,7 +458,7 @@ def test_imported_feature_keeps_its_loop_counts(place: MachinePlace) -> None:
 
 
 def test_imported_track_keeps_its_limit_of_plan_revisions(place: MachinePlace) -> None:
-    """After 3 of 3 revisions, the track is blocked until a person approves."""
+    """If 3 of 3 plan revisions are used, the next one blocks the track until an approval."""
     copied(imports("plan-revisions") / "conductor", place.path / "conductor")
     file = "conductor/tracks/t1/metadata.json"
     place.done("import", str(place.path / file), "--consent", "trust")
@@ -472,7 +475,7 @@ WORKING = {"status": "IN_PROGRESS", "started_at": "2026-02-01T10:00:00Z", "agent
 
 
 def test_track_without_times_gets_null_times(place: MachinePlace) -> None:
-    """The written file has null instead of an empty string."""
+    """For missing times, wfctl writes null instead of an empty string."""
     loop = {"current_step": "EXECUTE", "step_status": "IN_PROGRESS"}
     source = {
         "track_id": "auth",
@@ -489,7 +492,7 @@ def test_track_without_times_gets_null_times(place: MachinePlace) -> None:
 def test_parallel_execution_is_imported_as_one_step(
     place: MachinePlace, listed: dict[str, Any]
 ) -> None:
-    """Two names of the step EXECUTE become one checkpoint."""
+    """wfctl merges the checkpoints EXECUTE and PARALLEL_EXECUTE, two names of one step."""
     both = {**listed, "PARALLEL_EXECUTE": {**WORKING, "last_task": "1.1"}}
     data = imported(place, track(current_step="PARALLEL_EXECUTE", checkpoints=both))
     assert ("mapped", "loop_state.checkpoints.PARALLEL_EXECUTE") in kinds(data)
@@ -501,7 +504,7 @@ def test_parallel_execution_is_imported_as_one_step(
 
 
 def test_edit_of_parallel_execution_updates_one_step(place: MachinePlace) -> None:
-    """If an agent adds the other name of the step, its progress is taken over."""
+    """If an agent adds PARALLEL_EXECUTE to the file, wfctl adds its progress to EXECUTE."""
     imported(place, track(checkpoints={"EXECUTE": WORKING}))
     looked(place, "auth")
     edited = place.json(FILE)
@@ -517,7 +520,7 @@ def test_edit_of_parallel_execution_updates_one_step(place: MachinePlace) -> Non
 def test_refused_hand_off_field_names_the_checkpoint_command(
     place: MachinePlace, path: str
 ) -> None:
-    """An update of these fields is refused with the command that writes them."""
+    """wfctl refuses an update of `_checkpoint`, and suggests `machine checkpoint`."""
     place.init("login")
     data = place.refused("RESERVED_FIELD", 5, "update", "login", f"{path}=done")
     way = "wfctl machine checkpoint login --summary TEXT --next TEXT"
@@ -525,14 +528,14 @@ def test_refused_hand_off_field_names_the_checkpoint_command(
 
 
 def test_step_passed_with_warnings_counts_as_passed(place: MachinePlace) -> None:
-    """The import maps the status of a newer writer and reports the mapping."""
+    """The import replaces PASSED_WITH_WARNINGS by PASSED and reports the replacement."""
     data = imported(place, track(step_status="PASSED_WITH_WARNINGS"))
     assert ("mapped", "loop_state.step_status") in kinds(data)
     assert place.done("transition", "auth", "EVALUATE_EXECUTION")["phase"] == "EVALUATE_EXECUTION"
 
 
 def test_imported_discovery_runs_to_its_end(place: MachinePlace) -> None:
-    """The shipped definition leads the machine from its sources to its report."""
+    """An imported discovery needs sources and then a report, and can be completed."""
     source = {"featureId": "d1", "workflowType": "discovery", "phase": "gathering"}
     place.write("d1.state.json", source)
     place.done("import", str(place.path / "d1.state.json"))
@@ -559,7 +562,7 @@ def test_feature_waiting_for_a_merge_returns_to_its_tasks(place: MachinePlace) -
 
 
 def test_merge_pending_is_unknown_for_other_types(place: MachinePlace) -> None:
-    """The import of a debug state in this phase is refused."""
+    """wfctl refuses to import a debug machine in the phase merge-pending."""
     place.write(
         "d1.state.json", {"featureId": "d1", "workflowType": "debug", "phase": "merge-pending"}
     )

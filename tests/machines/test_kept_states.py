@@ -1,4 +1,4 @@
-"""The state of a machine is stored with its log; invalid stored states are ignored."""
+"""wfctl stores the state of a machine next to its log, and ignores invalid stored states."""
 
 from __future__ import annotations
 
@@ -56,14 +56,14 @@ def _put(place: MachinePlace, state: bytes) -> None:
 
 
 def test_newest_state_is_stored(begun: MachinePlace) -> None:
-    """The stored state has the version of the last event and passes the check."""
+    """wfctl stores the state after the last event, and `replay --check` accepts it."""
     name, version, _ = _kept(begun)
     assert (name.partition(" ")[0], version) == ("machine", 6)
     assert begun.wfctl("replay", "--check").data["findings"] == []
 
 
 def test_state_with_a_valid_seal_is_used_and_checked(begun: MachinePlace) -> None:
-    """A state under the user's own seal is read, and `replay --check` finds the change."""
+    """wfctl uses a changed state with a valid seal, but `replay --check` reports the change."""
     mine = get_or_create_seal()
     assert mine is not None
     _put(begun, _forged(begun, mine))
@@ -74,14 +74,14 @@ def test_state_with_a_valid_seal_is_used_and_checked(begun: MachinePlace) -> Non
 
 
 def test_a_state_of_another_login_is_not_mine(begun: MachinePlace) -> None:
-    """The state is computed from the events if the seal is foreign or missing."""
+    """wfctl ignores a state without the user's own seal, and computes it from the events."""
     for state in (_forged(begun, _THEIRS), b"\0" * 64):
         _put(begun, state)
         assert _n4(begun) == 4
 
 
 def test_deleted_last_event_is_detected_despite_a_stored_state(begun: MachinePlace) -> None:
-    """If the event of the stored state is gone, reading fails."""
+    """If the event on which the stored state is based is gone, `machine get` fails."""
     with raw.connected(begun.path) as database:
         database.execute("DROP TRIGGER IF EXISTS events_no_delete")
         for (name,) in database.execute(

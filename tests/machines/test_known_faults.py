@@ -1,4 +1,4 @@
-"""Known faults of other implementations, each with a test that wfctl does not have it."""
+"""Faults that other implementations have. Each test shows that wfctl does not have the fault."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STATE = "login.state.json"
 
 
 def test_lost_files_are_rebuilt_from_the_log(place: MachinePlace) -> None:
-    """After all files except the log are deleted, a rebuild restores the same bytes."""
+    """If all files except the log are deleted, wfctl writes the same bytes again."""
     place.init("login")
     place.done("update", "login", "artifacts.design=d.md", 'brief={"z": 1, "a": [2]}')
     place.done("transition", "login", "plan")
@@ -48,7 +48,7 @@ def test_cancelled_machine_stays_cancelled_after_a_replay(place: MachinePlace) -
 
 
 def test_rehydrate_lists_artifacts_written_in_any_form(place: MachinePlace) -> None:
-    """Artifacts set by a path and by a JSON object are both listed."""
+    """`rehydrate` lists artifacts that were set by a path and by a JSON object."""
     place.init("login")
     place.done("update", "login", "artifacts.design=d.md")
     place.done("update", "login", "--data", '{"artifacts": {"plan": "p.md"}}')
@@ -58,7 +58,7 @@ def test_rehydrate_lists_artifacts_written_in_any_form(place: MachinePlace) -> N
 
 @pytest.mark.slow
 def test_acknowledged_updates_survive_a_kill(place: MachinePlace) -> None:
-    """If a writer is killed at any time, the log has every update that was acknowledged."""
+    """If a writing process is killed, the log has every update that it had reported as done."""
     place.init("login")
     script = (
         "import sys\n"
@@ -90,7 +90,7 @@ def test_acknowledged_updates_survive_a_kill(place: MachinePlace) -> None:
 
 
 def test_refused_update_changes_nothing(place: MachinePlace) -> None:
-    """Neither the log nor the file changes, also if one of several values is valid."""
+    """If one of several values is invalid, wfctl changes neither the log nor the file."""
     place.init("login")
     before = (place.path / STATE).read_bytes()
     place.refused("RESERVED_FIELD", 5, "update", "login", "artifacts.design=d.md", "phase=plan")
@@ -100,7 +100,7 @@ def test_refused_update_changes_nothing(place: MachinePlace) -> None:
 
 
 def test_truncated_file_is_restored_by_the_next_write(place: MachinePlace) -> None:
-    """A file cut off at any byte is written completely again, and no event is lost."""
+    """If the state file is cut off, the next update writes it completely; no event is lost."""
     place.init("login")
     whole = (place.path / STATE).read_bytes()
     for cut in (0, 1, len(whole) // 2, len(whole) - 1):
@@ -141,7 +141,7 @@ def test_forty_parallel_updates_get_distinct_versions(place: MachinePlace) -> No
 
 
 def test_blocker_disappears_when_its_cause_is_gone(place: MachinePlace) -> None:
-    """A failed task is a blocker until its status is complete."""
+    """wfctl reports a failed task as a blocker until the task is complete."""
     place.init("login")
     place.done("task", "login", "T-1", "--status", "failed")
     (blocker,) = place.done("rehydrate", "login")["blockers"]
@@ -166,7 +166,7 @@ def at_delegate(place: MachinePlace) -> None:
 
 
 def test_tasks_and_reviews_from_before_a_fix_cycle_are_ignored(place: MachinePlace) -> None:
-    """After the return to the tasks, all statuses must be written again."""
+    """After a failed review, all statuses of tasks and reviews must be written again."""
     place.init("login")
     at_delegate(place)
     done = '{"tasks": [{"id": "T-1", "status": "complete"}]}'
@@ -184,7 +184,7 @@ def test_tasks_and_reviews_from_before_a_fix_cycle_are_ignored(place: MachinePla
 
 
 def test_values_written_in_an_earlier_phase_do_not_count_later(place: MachinePlace) -> None:
-    """An update with values for two phases meets only the guard of the current phase."""
+    """If one update has the values of two phases, the second phase needs its value again."""
     place.init("login")
     place.done("update", "login", "artifacts.design=d", "artifacts.plan=p")
     place.done("transition", "login", "plan")
@@ -193,14 +193,14 @@ def test_values_written_in_an_earlier_phase_do_not_count_later(place: MachinePla
 
 @pytest.mark.parametrize("task", ['{"status": "complete"}', '{"id": "", "status": "complete"}'])
 def test_task_without_an_id_is_refused(place: MachinePlace, task: str) -> None:
-    """A missing or empty id is an invalid input."""
+    """wfctl refuses a task whose id is missing or empty."""
     place.init("login")
     place.refused("INVALID_INPUT", 2, "update", "login", f"tasks=[{task}]")
 
 
 @pytest.mark.parametrize("path", ["planreview.approved", "artefacts.design", "artifacts.desing"])
 def test_misspelt_field_is_refused_with_the_nearest_name(place: MachinePlace, path: str) -> None:
-    """A field with a clearly different name is accepted as an extra field."""
+    """wfctl suggests the right name. It accepts a field that resembles no known name."""
     place.init("login")
     data = place.refused("INVALID_INPUT", 2, "update", "login", f"{path}=true")
     assert (
@@ -212,7 +212,7 @@ def test_misspelt_field_is_refused_with_the_nearest_name(place: MachinePlace, pa
 
 
 def test_appended_list_items_are_all_kept(place: MachinePlace) -> None:
-    """The index [+] adds each task at the end of the list."""
+    """Each update of `tasks[+]` adds one task at the end of the list."""
     place.init("login")
     for number in range(4):
         task = f'tasks[+]={{"id": "T-{number}"}}'
@@ -223,7 +223,7 @@ def test_appended_list_items_are_all_kept(place: MachinePlace) -> None:
 
 @pytest.mark.parametrize("change", ["tasks[0].status=complete", 'tasks[1]={"id": "T-2"}', "x[0]=1"])
 def test_write_by_index_requires_the_expected_version(place: MachinePlace, change: str) -> None:
-    """Without a version, the refusal lists safe alternatives."""
+    """Without `--expected-version`, wfctl refuses `tasks[0]` and suggests safe commands."""
     place.init("login")
     place.done("task", "login", "T-1", "title=one")
     place.done("update", "login", "x=[0]")
@@ -241,7 +241,7 @@ def test_write_by_index_requires_the_expected_version(place: MachinePlace, chang
 @pytest.mark.long
 @pytest.mark.slow
 def test_one_of_eight_writes_with_the_same_version_succeeds(place: MachinePlace) -> None:
-    """Eight processes write at one index, and seven get a version conflict."""
+    """Of eight processes that write to the same index, seven get a version conflict."""
     place.init("login")
     seen = str(place.head("login"))
     lines = [
@@ -256,7 +256,7 @@ def test_one_of_eight_writes_with_the_same_version_succeeds(place: MachinePlace)
 
 
 def test_cancelled_machine_takes_no_updates(place: MachinePlace) -> None:
-    """Each write is refused, and no event is recorded."""
+    """wfctl refuses every write to a cancelled machine, and records no event."""
     place.init("login")
     place.done("cancel", "login")
     before = place.head("login")
@@ -270,7 +270,7 @@ def test_cancelled_machine_takes_no_updates(place: MachinePlace) -> None:
 
 
 def test_empty_folder_has_an_empty_machine_list(place: MachinePlace) -> None:
-    """`machine list` succeeds without a root."""
+    """`machine list` succeeds in a folder that is no wfctl root."""
     assert place.done("list") == []
 
 
@@ -285,7 +285,7 @@ def test_empty_task_list_is_not_complete(place: MachinePlace) -> None:
 
 
 def test_tasks_with_the_same_id_are_refused(place: MachinePlace) -> None:
-    """A second task cannot hide a pending task with the same id."""
+    """wfctl refuses a second task that would hide a pending task with the same id."""
     place.init("login")
     at_delegate(place)
     twice = [{"id": "T-1", "status": status} for status in ("pending", "complete")]
@@ -294,7 +294,7 @@ def test_tasks_with_the_same_id_are_refused(place: MachinePlace) -> None:
 
 
 def test_loop_count_ignores_values_written_by_users(place: MachinePlace) -> None:
-    """Fields named like counts do not change the count, and the third fix is blocked."""
+    """Updates of fields such as `loops` do not change the count, so the third fix is blocked."""
     place.init("crash", "debug")
     place.done("update", "crash", "triage.symptom=x", "track=hotfix")
     for phase in ("investigate", "hotfix-implement", "hotfix-validate"):
@@ -308,7 +308,7 @@ def test_loop_count_ignores_values_written_by_users(place: MachinePlace) -> None
 
 
 def test_edited_phase_is_recorded_as_drift(place: MachinePlace) -> None:
-    """The edit changes nothing, and adopting it is refused."""
+    """wfctl restores the phase in the state file, and refuses to adopt the edit."""
     place.init("login")
     edited = {**place.json(STATE), "phase": "completed"}
     place.write(STATE, edited)
@@ -324,7 +324,7 @@ def test_edited_phase_is_recorded_as_drift(place: MachinePlace) -> None:
 
 
 def test_edited_field_can_be_adopted(place: MachinePlace) -> None:
-    """Adopting the edit records it as an update."""
+    """`machine drift --adopt` records the edit of a field as an update."""
     place.init("login")
     edited = place.json(STATE)
     edited["artifacts"] = {"design": "by-hand.md"}
@@ -336,7 +336,7 @@ def test_edited_field_can_be_adopted(place: MachinePlace) -> None:
 
 
 def test_one_edited_field_can_be_adopted(place: MachinePlace) -> None:
-    """With --field, only the named field is adopted; an edited phase stays refused."""
+    """`drift --adopt --field` adopts one field, and wfctl still refuses the edited phase."""
     place.init("login")
     place.done("update", "login", "artifacts.design=d.md", "artifacts.plan=p.md")
     edited = place.json(STATE)
@@ -350,7 +350,7 @@ def test_one_edited_field_can_be_adopted(place: MachinePlace) -> None:
     place.done(*line, "artifacts")
     assert place.json(STATE)["artifacts"] == {"design": "by-hand.md"}
     assert place.phase("login") == "ideate"
-    # Only the phase, which was not named, is still open.
+    # Only the phase remains as an undecided edit, because `--field` did not name it.
     [left] = place.call("drift", "login").data["changes"]
     assert [one["path"] for one in left["differences"]] == [["phase"]]
     assert place.refused("RESERVED_FIELD", 5, *line, "phase")
@@ -360,7 +360,7 @@ def test_one_edited_field_can_be_adopted(place: MachinePlace) -> None:
 
 
 def test_edited_count_inside_the_loop_is_refused(place: MachinePlace) -> None:
-    """An extra field of loop_state is adopted, and an edited count is refused."""
+    """wfctl adopts a new field in `loop_state`, but refuses an edited count of fixes."""
     place.init("auth", "conductor")
     file = "conductor/tracks/auth/metadata.json"
     edited = place.json(file)
@@ -376,7 +376,7 @@ def test_edited_count_inside_the_loop_is_refused(place: MachinePlace) -> None:
 
 
 def test_rehydrate_stays_within_its_byte_limit(place: MachinePlace) -> None:
-    """With a thousand tasks, the answer fits the limit, lists the cut parts and appends nothing."""
+    """With a thousand tasks, `rehydrate` prints at most `--bytes` bytes and lists what it cut."""
     place.init("login")
     tasks = [{"id": f"T-{n}", "title": "word " * 40, "status": "pending"} for n in range(1000)]
     place.write("tasks.json", {"tasks": tasks, "planReview": {"gaps": ["g" * 5000] * 30}})
@@ -392,7 +392,7 @@ def test_rehydrate_stays_within_its_byte_limit(place: MachinePlace) -> None:
 
 
 def git(folder: Path, *arguments: str) -> None:
-    """Run git without the configuration of the caller."""
+    """Run git without the user's configuration."""
     need_programs("git")
     environ = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
     who = ["-c", "user.name=ada", "-c", "user.email=ada@example.org"]
@@ -407,7 +407,7 @@ def git(folder: Path, *arguments: str) -> None:
 def test_rehydrate_compares_the_state_with_files_and_git(
     place: MachinePlace, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Missing or changed artifacts, worktrees and branches are listed as drift."""
+    """`rehydrate` lists missing or changed artifacts, worktrees and branches as drift."""
     git(place.path, "init", "-q", "-b", "main")
     place.write("design.md", "one")
     git(place.path, "add", ".")

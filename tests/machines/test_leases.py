@@ -41,7 +41,7 @@ def _begun(place: MachinePlace) -> None:
     indirect=["place"],
 )
 def test_one_of_eight_parallel_claims_succeeds(place: MachinePlace, actor: str) -> None:
-    """The other seven processes get the name of the claimer and the end of the claim."""
+    """Seven of eight processes are refused, and learn who holds the claim until when."""
     _begun(place)
     answers = place.at_once([("task", "claim", *TASK)] * 8, actor)
     assert sorted(code for code, _ in answers) == [0, *[4] * 7]
@@ -57,9 +57,9 @@ def test_one_of_eight_parallel_claims_succeeds(place: MachinePlace, actor: str) 
 
 @pytest.mark.parametrize("other", ["agent:b", "agent:a"])
 def test_only_the_claimer_changes_a_task(place: MachinePlace, other: str) -> None:
-    """Other callers cannot write a claimed task in any way; the handle identifies the claimer.
+    """wfctl refuses every change of a claimed task by a caller without the claim's handle.
 
-    Another session of the same client does not have the handle, so it is refused too.
+    Another session of the same client does not have the handle and is refused, too.
     """
     _begun(place)
     under = _claimed(place, "agent:a")
@@ -88,7 +88,7 @@ def test_only_the_claimer_changes_a_task(place: MachinePlace, other: str) -> Non
 
 
 def test_claim_is_renewed_and_released_by_its_claimer(place: MachinePlace) -> None:
-    """A renewed claim lasts longer, and after the release another agent can claim the task."""
+    """The claimer can extend the claim. After its release, another agent can claim the task."""
     _begun(place)
     first = _as(place, "agent:a", "task", "claim", *TASK, "--for", "1m").data["claim"]
     under = ("--under", first["handle"])
@@ -110,7 +110,7 @@ def test_claim_is_renewed_and_released_by_its_claimer(place: MachinePlace) -> No
 
 @pytest.mark.slow
 def test_expired_claim_can_be_taken_over(place: MachinePlace) -> None:
-    """If the claimer died, another agent gets the task after the time of the claim."""
+    """When the claim of a dead agent has expired, another agent can claim the task."""
     _begun(place)
     assert _as(place, "agent:dead", "task", "claim", *TASK, "--for", "1s").code == 0
     while (answer := _as(place, "agent:b", "task", "claim", *TASK)).code == 4:
@@ -120,7 +120,7 @@ def test_expired_claim_can_be_taken_over(place: MachinePlace) -> None:
 
 
 def test_claim_of_another_agent_can_be_ended_with_a_reason(place: MachinePlace) -> None:
-    """The log records the reason and the agent whose claim ended."""
+    """With `--despite-claim REASON`, an agent changes the task, and the log has the reason."""
     _begun(place)
     assert _as(place, "agent:a", "task", "claim", *TASK).code == 0
     words = ("task", *TASK, "--status", "complete", "--despite-claim", "a has crashed")
@@ -148,7 +148,7 @@ def test_claim_of_another_agent_can_be_ended_with_a_reason(place: MachinePlace) 
     ],
 )
 def test_invalid_claim_is_refused(place: MachinePlace, words: tuple[str, ...], says: str) -> None:
-    """An unknown task, an invalid duration and a wrong order of words record nothing."""
+    """wfctl refuses an unknown task, an invalid duration and a wrong order of arguments."""
     _begun(place)
     before = place.head("login")
     answer = place.call(*words)
@@ -158,7 +158,7 @@ def test_invalid_claim_is_refused(place: MachinePlace, words: tuple[str, ...], s
 
 
 def test_completed_task_cannot_be_claimed(place: MachinePlace) -> None:
-    """A task of a cancelled machine cannot be claimed either."""
+    """wfctl refuses to claim a complete task, or a task of a cancelled machine."""
     _begun(place)
     place.done("task", *TASK, "--status", "complete")
     place.refused("INVALID_INPUT", 2, "task", "claim", *TASK)
@@ -168,7 +168,7 @@ def test_completed_task_cannot_be_claimed(place: MachinePlace) -> None:
 
 
 def test_claim_is_shown_by_get_and_rehydrate(place: MachinePlace) -> None:
-    """Repeating the command with its command id returns the same answer."""
+    """`machine get` and `machine rehydrate` show who holds the claim of a task."""
     _begun(place)
     words = ("task", "claim", *TASK, "--command-id", "c-1")
     assert place.call(*words).data["repeated"] is False
@@ -180,7 +180,7 @@ def test_claim_is_shown_by_get_and_rehydrate(place: MachinePlace) -> None:
 
 
 def test_resume_does_not_restart_a_claimed_task(place: MachinePlace) -> None:
-    """If another agent resumes, a claimed running task stays running."""
+    """If one agent claims a running task, `rehydrate` by another agent does not reset the task."""
     place.init("wf", "dotagent")
     _at_work(place)
     assert _as(place, "agent:a", "task", "claim", "wf", "task-001").code == 0
@@ -198,7 +198,7 @@ def _at_work(place: MachinePlace) -> Any:
     ("by", "until"), [("agent:b", LATER), ("", LATER), ("agent:a", None)], ids=str
 )
 def test_forged_claim_is_ignored(by: str, until: str | None) -> None:
-    """A row that claims the task for another agent or forever does not replace a valid claim."""
+    """A forged event that claims the task for another agent, or forever, has no effect."""
     state = when(begun("feature"), p.MachineTaskChanged(task="T-1", changes={"title": "one"}))
     state = compute_state_after(
         state, decide(state, p.MachineTaskClaimed(task="T-1"), AT, caller=A), AT

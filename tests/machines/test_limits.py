@@ -1,4 +1,4 @@
-"""The limit of a loop: set by the definition, at the start, by a field or by a person."""
+"""The limit of a loop comes from the definition, an option, a field, or a person's decision."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.machines.support import small_data
 
 
 def tries(place: MachinePlace, most: int) -> None:
-    """Fail the tests until the loop is exhausted, and once more."""
+    """Repeat the loop until its limit, and check that the next repetition leads to `blocked`."""
     for round_ in range(most + 1):
         place.done("update", "bug", "validation.testsPass=false")
         phase = place.done("transition", "bug", "hotfix-implement")["phase"]
@@ -24,7 +24,7 @@ def tries(place: MachinePlace, most: int) -> None:
 
 
 def test_limit_can_be_set_when_a_machine_starts(place: MachinePlace) -> None:
-    """--limit replaces the limit of one loop, and the other loops keep theirs."""
+    """`init --limit LOOP=N` sets the limit of one loop. The other loops keep their limits."""
     place.init("bug", "debug", "--limit", "fix-cycle=3")
     place.done("update", "bug", "triage.symptom=x", "track=hotfix")
     for phase in ("investigate", "hotfix-implement", "hotfix-validate"):
@@ -39,7 +39,7 @@ def test_limit_can_be_set_when_a_machine_starts(place: MachinePlace) -> None:
 
 @pytest.mark.parametrize("said", ["fix-cycle", "fix-cycle=0", "fix-cycle=x", "other=3", "=3"])
 def test_invalid_limit_is_refused(place: MachinePlace, said: str) -> None:
-    """The machine is not created."""
+    """`machine init` refuses an invalid limit and creates no machine."""
     line = ("init", "bug", "--type", "debug", "--limit", said)
     place.refused("INVALID_INPUT", 2, *line)
     assert not (place.path / ".wfctl").exists()
@@ -64,7 +64,7 @@ def own(place: MachinePlace) -> str:
 
 
 def test_limit_is_read_from_a_field(place: MachinePlace) -> None:
-    """The value at the start is the limit, and later updates of the field are refused."""
+    """The field's value at the start is the limit. wfctl refuses later updates of the field."""
     path = own(place)
     place.done("init", "one", "--definition", path, "--consent", "trust", "plan.rounds=1")
     place.refused("RESERVED_FIELD", 5, "update", "one", "plan.rounds=9")
@@ -76,7 +76,7 @@ def test_limit_is_read_from_a_field(place: MachinePlace) -> None:
 
 @pytest.mark.parametrize("value", ["0", "1.5", "true", '"3"', "1001", "[3]"])
 def test_invalid_limit_in_a_field_is_refused(place: MachinePlace, value: str) -> None:
-    """A limit is a whole number from 1 to 1000, for each type of machine."""
+    """wfctl accepts only whole numbers from 1 to 1000 as a limit."""
     place.refused(
         "INVALID_INPUT", 2, "init", "one", "--definition", own(place), f"plan.rounds={value}"
     )
@@ -86,7 +86,7 @@ def test_invalid_limit_in_a_field_is_refused(place: MachinePlace, value: str) ->
 
 @pytest.mark.parametrize("how", ["--limit", "field"])
 def test_track_file_shows_the_limit_from_the_start(place: MachinePlace, how: str) -> None:
-    """The limit is given with --limit or as a field."""
+    """The track file shows a limit that was given with `--limit` or as a field."""
     word = "loop_state.max_fix_cycles=5"
     place.init("track", "conductor", *(("--limit", "fix-cycle=5") if how == "--limit" else (word,)))
     shown = place.json("conductor/tracks/track/metadata.json")["loop_state"]
@@ -94,7 +94,7 @@ def test_track_file_shows_the_limit_from_the_start(place: MachinePlace, how: str
 
 
 def used_up(place: MachinePlace, *how: str) -> None:
-    """Create a debug machine and move it to the validation of its hotfix."""
+    """Create a debug machine, and move it to the phase in which its loop can repeat."""
     place.done("init", "bug", "--type", "debug", *how)
     place.done("update", "bug", "triage.symptom=x", "track=hotfix")
     for phase in ("investigate", "hotfix-implement", "hotfix-validate"):
@@ -102,7 +102,7 @@ def used_up(place: MachinePlace, *how: str) -> None:
 
 
 def test_person_can_change_a_limit_later(place: MachinePlace) -> None:
-    """The loop runs as often as the new limit allows, and the log has the reason."""
+    """`machine limit` changes how often the loop may run, and the log has the reason."""
     used_up(place, "--consent", "trust")
     line = ("limit", "bug", "fix-cycle", "4", "--reason", "The cause is known.")
     place.done(*line)
@@ -124,7 +124,7 @@ def test_person_can_change_a_limit_later(place: MachinePlace) -> None:
 
 
 def test_agent_cannot_change_a_limit(place: MachinePlace) -> None:
-    """Under the policy terminal, the command is refused and the refusal is recorded."""
+    """Under the policy `terminal`, wfctl refuses `machine limit`; the audit lists the refusal."""
     used_up(place)
     words = ("machine", "limit", "bug", "fix-cycle", "9", "--reason", "more")
     refused = call("--root", str(place.path), "-o", "json", "--actor", "agent:bot", *words)
@@ -139,7 +139,7 @@ def test_agent_cannot_change_a_limit(place: MachinePlace) -> None:
 @pytest.mark.forged
 @pytest.mark.parametrize("proof", [{}, {"policy": "terminal", "statement": "0" * 64}])
 def test_forged_limit_is_ignored(place: MachinePlace, proof: dict[str, Any]) -> None:
-    """A row without a valid proof of consent does not change the limit."""
+    """An event in the log without a valid proof of consent does not change the limit."""
     used_up(place)
     data = {"loop": "fix-cycle", "before": 2, "to": 9, "reason": "x", "approved_by": "user:ada"}
     raw(place, "machine.limited", {**data, "proof": proof}, form=1)
@@ -150,7 +150,7 @@ def test_forged_limit_is_ignored(place: MachinePlace, proof: dict[str, Any]) -> 
 
 @pytest.mark.slow
 def test_person_confirms_a_limit_at_a_terminal(place: MachinePlace) -> None:
-    """The question has the loop, both limits and the reason."""
+    """wfctl asks the person a question that shows the loop, both limits and the reason."""
     used_up(place)
     line = ("--root", str(place.path), "--actor", "user:ada", "machine", "limit", "bug")
     code, shown = answered("y\n", *line, "fix-cycle", "3", "--reason", "One more look.")
@@ -161,7 +161,7 @@ def test_person_confirms_a_limit_at_a_terminal(place: MachinePlace) -> None:
 
 
 def test_track_file_shows_the_limit_set_by_a_person(place: MachinePlace) -> None:
-    """The new limit is in max_fix_cycles."""
+    """After `machine limit`, the field `max_fix_cycles` of the track file has the new limit."""
     place.init("track", "conductor")
     place.done("limit", "track", "fix-cycle", "5", "--reason", "A long one.")
     shown = place.json("conductor/tracks/track/metadata.json")

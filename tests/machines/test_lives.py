@@ -1,4 +1,4 @@
-"""A machine of each shipped type without its own file protocol, from start to end."""
+"""Complete runs of four shipped machine types, from the first to the last phase."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from tests.cli.support import call
 from tests.machines.place import MachinePlace
 
-#: With the log in a file, and on a server.
+#: Each test runs with the log in a file, and with the log on a server.
 pytestmark = pytest.mark.parametrize("place", ["file", "server"], indirect=True)
 
 Step = tuple[dict[str, Any], str]
@@ -23,7 +23,7 @@ DONE = {"tasks": [{"id": "T-1", "status": "complete"}]}
 REVIEWED = {"reviews": {"spec-review": {"status": "pass"}, "quality-review": {"status": "pass"}}}
 MERGED = {"synthesis": {"prUrl": "https://example.org/1"}}
 
-#: The fields written before each transition, and the phase after the transition.
+#: For each type of machine: the fields to write, and the phase that the machine can then enter.
 LIVES: dict[str, list[Step]] = {
     "feature": [
         ({"artifacts": {"design": "d.md"}}, "plan"),
@@ -57,7 +57,7 @@ LIVES: dict[str, list[Step]] = {
     ],
 }
 
-#: The transitions that a person approves, and the name of each approval.
+#: For each transition that needs a person's approval: the name of the approval.
 APPROVED = {
     ("plan-review", "delegate"): "plan",
     ("hotfix-validate", "completed"): "hotfix",
@@ -69,7 +69,7 @@ APPROVED = {
 @pytest.mark.few(3)
 @pytest.mark.parametrize("type_", LIVES)
 def test_machine_runs_from_its_first_to_its_last_phase(place: MachinePlace, type_: str) -> None:
-    """Each transition is refused until its guard is met, and a repeated command is ignored."""
+    """wfctl refuses each transition until its guard is met, and ignores a repeated command."""
     place.init("one", type_)
     assert (place.path / ".wfctl/events.db").exists() is ("WFCTL_DATABASE_URL" not in os.environ)
     for number, (content, phase) in enumerate(LIVES[type_]):

@@ -1,4 +1,4 @@
-"""A name of a definition or its protocol can be written only at its own place."""
+"""wfctl accepts a field name of a machine's protocol only at its own path."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ WRONG = [
 def test_known_name_is_refused_at_another_place(
     place: MachinePlace, type_: str, path: str, instead: str
 ) -> None:
-    """The refusal names the right place, for a path, an object and the initial state."""
+    """wfctl refuses such a path in an update or at the start, and names the right path."""
     place.init("one", type_)
     above, _, name = path.rpartition(".")
     lines = [(f"{path}=1",), ("--data", json.dumps({path: 1}))]
@@ -44,7 +44,7 @@ def test_known_name_is_refused_at_another_place(
 
 
 def test_task_refuses_a_known_name_of_another_place(place: MachinePlace) -> None:
-    """Events refuse such a name in their data as well."""
+    """wfctl also refuses such a name in the data of an event."""
     place.init("one", "oneshot")
     place.refused("RESERVED_FIELD", 5, "task", "one", "T-1", "synthesisPolicy=always")
     place.init("track", "conductor")
@@ -65,14 +65,14 @@ def test_task_refuses_a_known_name_of_another_place(place: MachinePlace) -> None
     ],
 )
 def test_own_place_and_common_names_are_allowed(place: MachinePlace, type_: str, path: str) -> None:
-    """A field at its own place and names such as status can be written."""
+    """wfctl accepts a field at its own path, and common names such as `status` anywhere."""
     place.init("one", type_)
     value = '{"id": "T-1", "note": "always"}' if path.startswith("tasks") else "always"
     place.done("update", "one", f"{path.removesuffix('.note')}={value}")
 
 
 def test_edit_with_a_misplaced_known_name_is_not_adopted(place: MachinePlace) -> None:
-    """`machine drift --adopt` applies the same rules as an update."""
+    """If a user's edit has the name at another path, `machine drift --adopt` refuses the edit."""
     place.init("one", "oneshot")
     edited = place.json("one.state.json")
     place.write("one.state.json", {**edited, "extra": {"synthesisPolicy": "always"}})

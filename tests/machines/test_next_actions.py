@@ -1,4 +1,4 @@
-"""Next actions of a machine: each command is accepted or states what it needs."""
+"""wfctl suggests only next actions that it accepts, or says what they need."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ def actions(place: MachinePlace) -> list[dict[str, Any]]:
 
 
 def free(place: MachinePlace) -> list[list[str]]:
-    """Return the commands that need no data and no person."""
+    """Return the suggested commands that need neither data nor a person."""
     found = [one for one in actions(place) if not (one.get("needs") or one.get("person"))]
     return [shlex.split(one["command"])[2:] for one in found]
 
 
 def held(place: MachinePlace) -> None:
-    """Check that each free command is accepted and changes something."""
+    """Check that wfctl accepts each suggested command, and that the command records an event."""
     for words in free(place):
         assert words[0] != "cancel", "nothing gives a machine up"
         tried = place.call(*words, "--dry-run") if words[0] != "get" else place.call(*words)
@@ -35,7 +35,7 @@ def held(place: MachinePlace) -> None:
 
 @pytest.mark.parametrize("type_", SHIPPED)
 def test_following_next_actions_is_never_refused(place: MachinePlace, type_: str) -> None:
-    """The caller stops when data or a person is needed, and no command is repeated."""
+    """If a caller runs the first action again and again, wfctl accepts each until it needs data."""
     place.done("init", "one", "--type", type_, "--consent", "trust")
     done: list[list[str]] = []
     while steps := free(place):
@@ -51,7 +51,7 @@ def test_following_next_actions_is_never_refused(place: MachinePlace, type_: str
 
 @pytest.mark.parametrize("type_", sorted(LIVES))
 def test_every_phase_offers_the_next_transition(place: MachinePlace, type_: str) -> None:
-    """In each phase, the transition that follows is among the next actions."""
+    """In each phase, the next actions contain the transition that the run takes next."""
     place.done("init", "one", "--type", type_, "--consent", "trust")
     for written, phase in LIVES[type_]:
         if written:
@@ -69,7 +69,7 @@ def test_every_phase_offers_the_next_transition(place: MachinePlace, type_: str)
 
 
 def test_action_that_needs_data_names_the_data(place: MachinePlace) -> None:
-    """An event that was just recorded is not proposed again."""
+    """The action of an event names the missing data. A recorded event is not suggested again."""
     place.done("init", "one", "--type", "conductor")
     assert free(place) == [["append", "one", "step.started"]]
     place.done("append", "one", "step.started")

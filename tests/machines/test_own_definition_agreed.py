@@ -1,4 +1,4 @@
-"""A user's own definition must be approved by a person, like the first plan of a workflow."""
+"""A machine with a user's own definition waits until a person has approved the definition."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def file_of(place: MachinePlace, **more: Any) -> str:
 
 
 def begun(place: MachinePlace, way: str, *policy: str) -> None:
-    """Create or import a machine with its own definition as an agent."""
+    """As an agent, create or import a machine with its own definition."""
     place.write("one.state.json", STATE)
     source = "one" if way == "init" else str(place.path / "one.state.json")
     if way == "init":
@@ -40,7 +40,7 @@ def begun(place: MachinePlace, way: str, *policy: str) -> None:
 
 @pytest.mark.parametrize("way", ["init", "import"])
 def test_own_definition_of_an_agent_blocks_all_transitions(place: MachinePlace, way: str) -> None:
-    """All commands that show the machine name the person's approval as the next step."""
+    """The machine cannot leave its phase until a person approves, and wfctl says so everywhere."""
     begun(place, way)
     refused = as_agent(place, "machine", "transition", "one", "b")
     assert (refused.code, refused.error["code"]) == (6, "GUARD_FAILED")
@@ -69,7 +69,7 @@ def test_own_definition_needs_no_approval_under_trust(place: MachinePlace, way: 
 @pytest.mark.slow
 @pytest.mark.parametrize("way", ["init", "import"])
 def test_person_approves_the_text_of_a_definition(place: MachinePlace, way: str) -> None:
-    """The full text and its digest are shown, and the approval cannot be withdrawn."""
+    """wfctl shows the full definition and its digest. The approval cannot be withdrawn."""
     begun(place, way)
     line = ["--root", str(place.path), "--actor", "user:ada", "machine", "approve", "one"]
     code, shown = answered("y\n", *line, "definition")
@@ -86,7 +86,7 @@ def test_person_approves_the_text_of_a_definition(place: MachinePlace, way: str)
 
 @pytest.mark.slow
 def test_person_who_starts_the_machine_approves_its_definition(place: MachinePlace) -> None:
-    """A person who types `machine init` at a terminal is asked no question."""
+    """If a person types `machine init` at a terminal, this is the approval."""
     line = ["--root", str(place.path), "--actor", "user:ada", "machine", "init", "one"]
     typed(*line, "--definition", file_of(place))
     approved = place.events("one")[-1]
@@ -95,7 +95,7 @@ def test_person_who_starts_the_machine_approves_its_definition(place: MachinePla
 
 
 def test_shipped_definition_needs_no_approval(place: MachinePlace) -> None:
-    """An exact copy of a shipped definition needs none either, but a changed copy does."""
+    """An exact copy of a shipped definition needs no approval, but a changed copy does."""
     source = call("-o", "json", "machine", "describe", "feature", "--source").data
     place.write("copy.json", source)
     for id_, how in (("one", ["--type", "feature"]), ("two", ["--definition", "copy.json"])):
@@ -112,7 +112,7 @@ def test_shipped_definition_needs_no_approval(place: MachinePlace) -> None:
 
 
 def test_approval_named_definition_is_refused(place: MachinePlace) -> None:
-    """This name is reserved for the approval of the definition itself."""
+    """wfctl reserves the name `definition` for the approval of the definition itself."""
     approvals = {"definition": {"phase": "a", "asks": "Shall it go on?"}}
     data = place.refused(
         *("INVALID_DEFINITION", 1, "init", "one"),
@@ -123,7 +123,7 @@ def test_approval_named_definition_is_refused(place: MachinePlace) -> None:
 
 @pytest.mark.forged
 def test_forged_approval_of_a_definition_is_ignored(place: MachinePlace, tmp_path: Path) -> None:
-    """Rows without a proof neither approve the definition nor change the phase."""
+    """Forged events without a proof of consent neither approve anything nor change the phase."""
     from tests.adversary.test_machines import raw
 
     begun(place, "init")

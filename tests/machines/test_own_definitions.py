@@ -1,4 +1,4 @@
-"""Definitions written by the reference page load, and each mistake is named with its place."""
+"""Definitions that follow the reference page can be loaded, and wfctl explains each mistake."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KINDS = {
 
 
 def guard(rng: random.Random, name: str, fields: Data, files: bool = True) -> Data:
-    """Return a random guard, and add the shape of its field to `fields`."""
+    """Return a random guard (condition of a transition), and add its field to `fields`."""
     kind = rng.choice(["present", "flag", "choice", "every", "some", *(["file"] if files else [])])
     match kind:
         case "present":
@@ -44,7 +44,7 @@ def guard(rng: random.Random, name: str, fields: Data, files: bool = True) -> Da
 
 
 def written(seed: int) -> Data:
-    """Return a random definition that follows the reference page."""
+    """Return a random machine definition that uses the keys of the reference page."""
     rng = random.Random(seed)
     kind = rng.choice(list(KINDS))
     names = KINDS[kind][: rng.randint(3, 5)]
@@ -96,7 +96,8 @@ def _at(*path: Any, value: Any) -> Callable[[Data], None]:
     return change
 
 
-#: A mistake, the place that the refusal names, and a part of its message.
+#: Mistakes in a definition. For each: a function that makes the mistake, the place that wfctl
+#: names, and a part of the message.
 BROKEN: list[tuple[Callable[[Data], None], str, str]] = [
     (_without("files"), "files", "missing"),
     (_without("phases"), "phases", "missing"),
@@ -134,14 +135,14 @@ BROKEN: list[tuple[Callable[[Data], None], str, str]] = [
 
 @pytest.mark.parametrize("seed", range(50))
 def test_definition_written_by_the_page_loads(seed: int) -> None:
-    """The definition loads unchanged after it was stored in the log."""
+    """wfctl loads the definition, stores it, and loads the stored form unchanged."""
     known = load_definition(written(seed))
     assert load_definition(known.dumped()) == known
 
 
 @pytest.mark.parametrize("number", range(50))
 def test_mistake_in_a_definition_is_named_with_a_fix(number: int) -> None:
-    """The refusal has the place of the mistake and what was expected."""
+    """wfctl refuses the definition with the place of the mistake and the expected value."""
     breaks, place, fix = BROKEN[number % len(BROKEN)]
     data = deepcopy(written(100 + number))
     breaks(data)

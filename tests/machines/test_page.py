@@ -25,13 +25,13 @@ def test_reference_page_is_up_to_date() -> None:
 
 @pytest.mark.parametrize("model", WORDS, ids=lambda model: model.__name__)
 def test_every_key_is_described(model: type) -> None:
-    """Each key of a model has a description, and no unknown key is described."""
+    """The reference page describes each key of a definition, and no other keys."""
     fields = getattr(model, "model_fields")  # noqa: B009 - mypy does not know the attribute
     assert set(WORDS[model]) == {field.alias or name for name, field in fields.items()}
 
 
 def test_example_of_the_reference_page_runs(place: MachinePlace, tmp_path: Path) -> None:
-    """The machine runs from its first to its last phase, with one revision."""
+    """The machine of the page's example runs from its first to its last phase."""
     load_definition(decoded(reference.EXAMPLE))
     file = tmp_path / "paper.yaml"
     file.write_text(reference.EXAMPLE)

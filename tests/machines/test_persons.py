@@ -10,7 +10,7 @@ from tests.cli.support import Answer, call
 from tests.machines.place import MachinePlace
 from tests.machines.support import small_data
 
-#: All fields that the guards of a feature require, from the first to the last phase.
+#: Values of all fields that a feature requires, from its first to its last phase.
 EVERYTHING = {
     "artifacts": {"design": "d.md", "plan": "p.md", "pr": "1"},
     "planReview": {"approved": True},
@@ -27,7 +27,7 @@ def as_agent(place: MachinePlace, *words: str) -> Answer:
 
 
 def test_agent_stops_at_the_first_decision_of_a_person(place: MachinePlace) -> None:
-    """The agent writes all fields, but the plan review still needs an approval."""
+    """An agent writes all required fields, but cannot leave the plan review without an approval."""
     assert as_agent(place, "init", "login", "--type", "feature").code == 0
     for phase in ("plan", "plan-review"):
         as_agent(place, "update", "login", "--data", json.dumps(EVERYTHING))
@@ -55,7 +55,7 @@ def test_completion_requires_an_approval(place: MachinePlace) -> None:
 
 
 def test_definition_must_require_the_approval_of_a_deciding_person(place: MachinePlace) -> None:
-    """A transition without an approval from such a phase is refused, with a fix."""
+    """If a person decides in a phase, its transitions must require an approval."""
     phases = {"a": {"person": "decides"}, "b": {"final": True}}
     place.write("mine.json", small_data(phases=phases))
     path = str(place.path / "mine.json")
@@ -75,7 +75,7 @@ def test_advising_person_blocks_nothing(place: MachinePlace, person: object) -> 
 
 
 def at_the_plan(place: MachinePlace) -> None:
-    """Create a feature whose plan waits for a person, with all required fields."""
+    """Create a feature with all required fields, whose plan waits for a person's approval."""
     place.init("f")
     place.write("plan.md", "one step")
     place.done("update", "f", "artifacts.design=d.md")
@@ -91,7 +91,7 @@ def at_the_plan(place: MachinePlace) -> None:
 def test_approval_of_a_plan_covers_the_values_of_its_fields(
     place: MachinePlace, change: str
 ) -> None:
-    """A changed plan or task list needs a new approval; other fields do not."""
+    """If the plan or task list changes after the approval, wfctl requires a new approval."""
     at_the_plan(place)
     place.done("approve", "f", "plan")
     place.done("update", "f", change)
@@ -121,7 +121,7 @@ def test_approval_of_a_plan_covers_the_content_of_its_file(place: MachinePlace, 
 def test_statement_names_the_next_phase_and_the_approved_values(
     place: MachinePlace,
 ) -> None:
-    """The statement is JSON, so that a person can read it on another machine."""
+    """The text to sign is JSON, so that a person can read it on another computer."""
     at_the_plan(place)
     line = ("--root", str(place.path), "machine", "approve", "f", "plan", "--statement")
     said = json.loads(call(*line).out)
@@ -130,7 +130,7 @@ def test_statement_names_the_next_phase_and_the_approved_values(
 
 
 def test_approval_can_be_withdrawn(place: MachinePlace) -> None:
-    """After that, the transition is refused until the person approves again."""
+    """After `approve --withdraw`, wfctl refuses the transition until the next approval."""
     at_the_plan(place)
     assert place.done("approve", "f", "plan", "--withdraw")["events"] == []
     place.done("approve", "f", "plan")

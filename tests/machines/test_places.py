@@ -12,7 +12,7 @@ from tests.machines.place import MachinePlace
 
 
 def test_moved_root_is_read_only_until_it_is_confirmed(place: MachinePlace, tmp_path: Path) -> None:
-    """Writes are refused until one command has --root-is; reads work."""
+    """wfctl refuses writes until a command has `--root-is moved`. Reading works immediately."""
     place.init("login")
     moved = MachinePlace(tmp_path / "elsewhere")
     shutil.move(place.path, moved.path)
@@ -26,7 +26,7 @@ def test_moved_root_is_read_only_until_it_is_confirmed(place: MachinePlace, tmp_
 def test_roots_sharing_a_log_list_only_their_own_machines(
     request: pytest.FixtureRequest, tmp_path: Path, log: str
 ) -> None:
-    """A machine id is unique in the whole log."""
+    """Each root lists only its own machines, but a machine id is unique in the whole log."""
     url = f"sqlite:///{tmp_path}/shared.db"
     if log == "server":
         url = request.getfixturevalue("server").log()

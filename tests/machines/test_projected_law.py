@@ -1,4 +1,4 @@
-"""The files of a machine agree with its state after any history."""
+"""After any random history, the files of a machine agree with its state."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ THEIRS: dict[str, Any] = {
 
 
 def begun(known: Definition, draw: Any) -> Machine:
-    """Return an imported machine with foreign fields, and unused or exhausted loops."""
+    """Return an imported machine with foreign fields. Each loop is unused or at its limit."""
     own = known.protocol == "conductor"
     document = THEIRS if own else {key: THEIRS[key] for key in ("zeta", "beta")}
     sources = [way.source for way in known.transitions if way.source in STEPS]
@@ -92,7 +92,7 @@ def check(state: Machine) -> None:
 
 
 def check_track(state: Machine, shown: dict[str, Any]) -> None:
-    """Check step, status, limits, blockers, checkpoints and foreign fields of a track."""
+    """Check the track file: its step, status, limits, blockers, checkpoints and foreign fields."""
     loop = shown["loop_state"]
     assert loop["current_step"] in STEPS
     assert loop["step_status"] in STATUSES
@@ -120,7 +120,7 @@ def check_track(state: Machine, shown: dict[str, Any]) -> None:
 
 
 def check_phases(state: Machine, shown: dict[str, Any]) -> None:
-    """Check phase, status and completed phases of a phased development."""
+    """Check the file phase.json: its phase, its status and its completed phases."""
     assert shown["phase_status"] in ("pending", "in_progress", "complete", "failed")
     assert (state.phase == CANCELLED) == ("cancelled_at" in shown)
     if not state.is_final:
@@ -138,7 +138,7 @@ def check_phases(state: Machine, shown: dict[str, Any]) -> None:
 def test_files_agree_with_the_state_after_any_history(
     known: Definition, data: st.DataObject
 ) -> None:
-    """The files are checked after each of up to forty random commands."""
+    """The test checks the files after each of up to forty random commands."""
     state = begun(known, data.draw)
     for _ in range(data.draw(st.integers(1, 40))):
         commands, files = any_command(known, data.draw)
@@ -153,19 +153,19 @@ def test_files_agree_with_the_state_after_any_history(
 
 @pytest.fixture
 def track(place: MachinePlace) -> MachinePlace:
-    """Return a root with a track."""
+    """Return a root with a track (a piece of work in the conductor protocol)."""
     place.init("auth", "conductor")
     return place
 
 
 def step(place: MachinePlace, name: str, notes: str | None = None) -> None:
-    """Record an event of the current step."""
+    """Record an event such as `step.started` for the current step of the track."""
     data = ["--data", json.dumps({"notes": notes})] if notes is not None else []
     place.done("append", "auth", f"step.{name}", *data)
 
 
 def checkpoint(place: MachinePlace, name: str) -> dict[str, Any]:
-    """Return a checkpoint of the track file."""
+    """Return the checkpoint of the named step from the track file."""
     found: dict[str, Any] = place.json(FILE)["loop_state"]["checkpoints"][name]
     return found
 
@@ -179,7 +179,7 @@ def onward(place: MachinePlace, *steps: str) -> None:
 
 
 def test_blocked_track_takes_no_steps(track: MachinePlace) -> None:
-    """At the limit of fixes, step events are refused and the file stays BLOCKED."""
+    """When the limit of fixes is reached, wfctl refuses all events of steps."""
     onward(track, "PLAN", "EVALUATE_PLAN", "EXECUTE", "EVALUATE_EXECUTION")
     for _ in range(4):
         step(track, "started")
@@ -196,7 +196,7 @@ def test_blocked_track_takes_no_steps(track: MachinePlace) -> None:
 
 
 def test_cancelled_track_is_blocked_in_its_file(track: MachinePlace) -> None:
-    """The file has the status BLOCKED and the reason of the cancellation."""
+    """wfctl writes the status BLOCKED and the reason of the cancellation to the track file."""
     step(track, "started")
     track.done("cancel", "auth", "--reason", "no longer wanted")
     shown = track.json(FILE)
@@ -206,7 +206,7 @@ def test_cancelled_track_is_blocked_in_its_file(track: MachinePlace) -> None:
 
 
 def test_checkpoint_keeps_its_history(track: MachinePlace) -> None:
-    """After a failure and a pass, the notes of the failure are in the history."""
+    """If a step fails and then passes, the history has the notes of the failure."""
     onward(track, "PLAN")
     step(track, "started")
     step(track, "failed", "again bad")
@@ -220,7 +220,7 @@ def test_checkpoint_keeps_its_history(track: MachinePlace) -> None:
 
 
 def test_checkpoint_stays_when_its_step_is_entered_again(track: MachinePlace) -> None:
-    """If a plan is sent back, its checkpoint keeps the earlier pass as history."""
+    """If a passed plan is sent back, the history of its checkpoint has the earlier pass."""
     onward(track, "PLAN", "EVALUATE_PLAN")
     step(track, "started")
     step(track, "failed", "the plan has gaps")

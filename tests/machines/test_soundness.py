@@ -1,4 +1,4 @@
-"""A definition is checked completely when it is loaded."""
+"""wfctl checks a machine definition completely when it loads the definition."""
 
 from __future__ import annotations
 
@@ -208,7 +208,7 @@ FAULTS: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_unsound_definition_is_refused(name: str) -> None:
-    """Each fault is reported with its place in the definition."""
+    """wfctl refuses the definition and names the place of the fault."""
     more, expected = FAULTS[name]
     with pytest.raises(InvalidDefinition) as refused:
         load_definition(small_data(**more))
@@ -216,14 +216,14 @@ def test_unsound_definition_is_refused(name: str) -> None:
 
 
 def test_all_problems_of_a_definition_are_reported_together() -> None:
-    """A definition with two faults is refused with two problems."""
+    """wfctl reports two problems for a definition with two faults."""
     with pytest.raises(InvalidDefinition) as refused:
         load_definition(small_data(initial="z", files={"state": "/etc/passwd"}))
     assert len(refused.value.data["problems"]) == 2
 
 
 def test_cycle_without_a_limit_is_allowed_if_declared() -> None:
-    """A transition with `unbounded: true` needs no loop."""
+    """A transition with `unbounded: true` may repeat forever and needs no loop."""
     free = [{**way, "unbounded": True} if way["to"] == "a" else way for way in CYCLE]
     known = load_definition(small_data(phases=THREE, transitions=free, fields={"x": "text"}))
     assert known.loops == {}
@@ -236,7 +236,7 @@ def test_definition_survives_the_log(known: Any) -> None:
 
 
 def test_field_with_the_limit_of_a_loop_cannot_be_updated() -> None:
-    """Otherwise an update could raise the limit."""
+    """wfctl refuses the update, because it could raise the limit of the loop."""
     loops = {"again": {"limit": 2, "on_limit": "b", "limit_from": "most"}}
     fields = {"x": "text", "most": "number"}
     known = small(phases=THREE, transitions=COUNTED, fields=fields, loops=loops)

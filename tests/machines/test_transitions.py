@@ -1,4 +1,4 @@
-"""Every transition of every shipped definition, with a met and an unmet guard."""
+"""Each transition of each shipped definition, tested with a met and an unmet condition."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Way(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Return the name of the transition for the test report."""
+        """Return a name for the transition, such as "feature: plan to review"."""
         return f"{self.known.id}: {self.way.source} to {self.way.to}"
 
 
@@ -36,13 +36,13 @@ UNFINISHED = [
 
 
 def world_of(known: Definition) -> World:
-    """Return a world whose phase has its initial status."""
+    """Return the facts for a machine whose phase has its initial status."""
     return World(known, status=known.statuses.initial if known.statuses else None)
 
 
 @pytest.mark.parametrize("one", WAYS, ids=lambda one: one.name)
 def test_transition_with_a_met_guard_changes_the_phase(one: Way) -> None:
-    """The phase changes, and the fields of the machine stay the same."""
+    """The machine enters the next phase, and its fields stay the same."""
     world = world_of(one.known)
     meet(one.way.guard, world)
     before = world.machine(one.way.source)
@@ -53,7 +53,7 @@ def test_transition_with_a_met_guard_changes_the_phase(one: Way) -> None:
 
 @pytest.mark.parametrize("one", GUARDED, ids=lambda one: one.name)
 def test_transition_with_an_unmet_guard_is_refused(one: Way) -> None:
-    """The refusal has the unmet conditions and all valid targets."""
+    """The error lists the unmet conditions and all phases that the machine may enter."""
     world = world_of(one.known)
     fail(one.way.guard, world)
     state = world.machine(one.way.source)
@@ -81,7 +81,7 @@ def test_refusal_lists_each_unmet_condition(one: Way) -> None:
 
 @pytest.mark.parametrize("one", LOOPS, ids=lambda one: one.name)
 def test_loop_at_its_limit_leads_to_its_exit(one: Way) -> None:
-    """The next repetition goes to `on_limit`, and the event has the count and the limit."""
+    """At the limit, the machine enters the phase `on_limit` instead of repeating the loop."""
     loop = one.way.loop
     assert loop is not None
     limit = one.known.loops[loop].limit
@@ -102,7 +102,7 @@ def test_loop_at_its_limit_leads_to_its_exit(one: Way) -> None:
 
 @pytest.mark.parametrize(("known", "phase"), UNFINISHED, ids=lambda value: str(value)[:20])
 def test_every_unfinished_phase_can_be_cancelled(known: Definition, phase: str) -> None:
-    """No transition leads from the phase cancelled."""
+    """A machine can be cancelled in each phase that is not final, and then never continues."""
     state = world_of(known).machine(phase)
     cancelled = when(state, p.MachineCancelled(reason="no longer wanted"))
     assert (cancelled.phase, cancelled.is_final) == (CANCELLED, True)
@@ -114,13 +114,13 @@ def test_every_unfinished_phase_can_be_cancelled(known: Definition, phase: str) 
 
 @pytest.mark.parametrize(("known", "phase"), UNFINISHED, ids=lambda value: str(value)[:20])
 def test_transition_to_the_current_phase_appends_nothing(known: Definition, phase: str) -> None:
-    """The machine is already in the requested phase."""
+    """A command that requests the current phase succeeds and records no event."""
     assert decide(world_of(known).machine(phase), go(phase), AT) == []
 
 
 @pytest.mark.parametrize("known", every(), ids=lambda known: known.id)
 def test_undefined_transition_is_refused_with_the_valid_targets(known: Definition) -> None:
-    """Every pair of phases without a transition is tried."""
+    """For each pair of phases without a transition, the error lists the possible phases."""
     ways = {(way.source, way.to) for way in known.transitions}
     for source, phase in known.phases.items():
         state = world_of(known).machine(source)
@@ -134,7 +134,7 @@ def test_undefined_transition_is_refused_with_the_valid_targets(known: Definitio
 
 @pytest.mark.parametrize("known", every(), ids=lambda known: known.id)
 def test_machine_cannot_start_in_an_unknown_phase(known: Definition) -> None:
-    """An import into the phase cancelled is allowed."""
+    """wfctl refuses to import a machine in an unknown phase, but accepts `cancelled`."""
     with pytest.raises(NoWorkflow, match="no phase 'nowhere'"):
         placed(known, "nowhere", {}, None)
     assert placed(known, CANCELLED, {}, None).is_final

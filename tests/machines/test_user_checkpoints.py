@@ -16,7 +16,7 @@ def listed(place: MachinePlace) -> list[str]:
 
 
 def test_approval_of_more_attempts_is_not_listed(place: MachinePlace) -> None:
-    """This approval lets tasks run again, but approves no phase."""
+    """The approval `more-attempts` lets tasks run again, but does not approve a phase."""
     place.init("wf", "dotagent")
     place.write(DEMAND, {"wants": "a shop"})
     place.done("approve", "wf", "requirements")
@@ -29,7 +29,7 @@ def test_approval_of_more_attempts_is_not_listed(place: MachinePlace) -> None:
 
 
 def test_approval_claimed_by_an_import_is_not_listed(place: MachinePlace) -> None:
-    """No proof exists for the claim, so `rehydrate` reports it as a claim of the file."""
+    """An imported file has no proof of its approvals, so `rehydrate` reports them as claims."""
     state = {
         "workflow_id": "wf",
         "started_at": "2026-11-01T10:00:00Z",
@@ -72,7 +72,7 @@ def own(place: MachinePlace) -> None:
 
 
 def test_approval_of_changed_values_is_not_listed(place: MachinePlace) -> None:
-    """After a new approval, the phase is listed once."""
+    """If approved values change, wfctl removes the phase from the list until a new approval."""
     own(place)
     assert listed(place) == ["a"]
     place.done("update", "wf", "text=another")
@@ -82,7 +82,7 @@ def test_approval_of_changed_values_is_not_listed(place: MachinePlace) -> None:
 
 
 def test_approval_of_an_earlier_visit_is_not_listed(place: MachinePlace) -> None:
-    """A phase that the machine enters again needs a new approval."""
+    """If the machine enters a phase again, the phase needs a new approval."""
     own(place)
     place.done("transition", "wf", "b")
     assert listed(place) == ["a"]

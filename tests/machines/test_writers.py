@@ -1,4 +1,4 @@
-"""Agents edit the protocol's files; edits that the rules allow become events."""
+"""Agents may edit a machine's files. wfctl records edits that the rules allow as events."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ def now() -> str:
 
 
 def edit(place: MachinePlace, file: str, **fields: Any) -> dict[str, Any]:
-    """Edit fields of a file as another program; ``__`` in a name stands for a dot."""
+    """Change fields of a JSON file like another program.
+
+    ``__`` in a keyword stands for a dot in the path of the field.
+    """
     document: dict[str, Any] = place.json(file)
     for name, value in fields.items():
         here = document
@@ -37,7 +40,7 @@ def edit(place: MachinePlace, file: str, **fields: Any) -> dict[str, Any]:
 
 
 def start(place: MachinePlace, step: str, **more: Any) -> None:
-    """Start a step in the file, as the protocol instructs its agents."""
+    """Write the start of a step into the track file, like an agent of the protocol."""
     begun = {"status": "IN_PROGRESS", "started_at": now(), "agent": "loop-agent", **more}
     edit(
         place,
@@ -50,7 +53,7 @@ def start(place: MachinePlace, step: str, **more: Any) -> None:
 
 
 def finish(place: MachinePlace, step: str, following: str, **more: Any) -> None:
-    """End a step in the file, and name the next step."""
+    """Write the end of a step and the next step into the track file, like an agent."""
     done = {"status": "PASSED", "completed_at": now(), **more}
     edit(
         place,
@@ -63,7 +66,7 @@ def finish(place: MachinePlace, step: str, following: str, **more: Any) -> None:
 
 
 def names(place: MachinePlace, machine: str) -> list[str]:
-    """Return the names of all recorded events after the first."""
+    """Return the names of all events of a machine after its creation."""
     return [e["data"].get("name") or e["type"] for e in place.events(machine)][1:]
 
 
@@ -74,13 +77,13 @@ def looked(place: MachinePlace, machine: str) -> None:
 
 @pytest.fixture
 def track(place: MachinePlace) -> MachinePlace:
-    """Create a track."""
+    """Create a track (a piece of work in the conductor protocol)."""
     place.init("auth", "conductor")
     return place
 
 
 def test_step_passed_in_the_file_is_recorded(track: MachinePlace) -> None:
-    """Each step that an agent writes becomes events with the file as their actor."""
+    """wfctl records the steps in the edited file as events, and names the file as the actor."""
     start(track, "BRAINSTORM")
     looked(track, "auth")
     finish(track, "BRAINSTORM", "PLAN", output_files=["spec.md"])
@@ -100,7 +103,7 @@ def test_step_passed_in_the_file_is_recorded(track: MachinePlace) -> None:
 
 
 def test_all_steps_between_two_commands_are_recorded(track: MachinePlace) -> None:
-    """If an agent runs four steps before the next command, no step and no data is lost."""
+    """If an agent writes four steps before the next command, wfctl records all four."""
     ways = ["BRAINSTORM", "PLAN", "EVALUATE_PLAN", "EXECUTE", "EVALUATE_EXECUTION"]
     for step, following in pairwise(ways):
         start(track, step)
@@ -118,7 +121,7 @@ def test_all_steps_between_two_commands_are_recorded(track: MachinePlace) -> Non
 def test_impossible_start_time_is_replaced_by_the_current_time(
     track: MachinePlace, said: str
 ) -> None:
-    """A start before the log, in the future or without a valid time does not stop wfctl."""
+    """wfctl accepts a step whose start time is too old, in the future, or no time."""
     start(track, "BRAINSTORM", started_at=said)
     looked(track, "auth")
     assert names(track, "auth") == ["step.started", "machine.checkpointed"]
@@ -128,7 +131,7 @@ def test_impossible_start_time_is_replaced_by_the_current_time(
 
 
 def test_failed_evaluation_in_the_file_starts_a_fix_cycle(track: MachinePlace) -> None:
-    """The failure items become notes, and the count of fixes increases."""
+    """wfctl copies the failure items to the notes, and increases the count of fixes."""
     for step in ("PLAN", "EVALUATE_PLAN", "EXECUTE", "EVALUATE_EXECUTION"):
         track.done("append", "auth", "step.started")
         track.done("append", "auth", "step.passed")
@@ -154,7 +157,7 @@ def test_failed_evaluation_in_the_file_starts_a_fix_cycle(track: MachinePlace) -
 
 
 def test_forbidden_part_of_an_edit_stays_drift(track: MachinePlace) -> None:
-    """If a step is skipped, the drift names the rule, and the other fields are adopted."""
+    """If an edit skips steps, wfctl keeps this part as drift and adopts the other fields."""
     edit(track, TRACK, loop_state__current_step="EXECUTE", loop_state__mode="fast")
     told = track.call("drift", "auth")
     assert told.code == 7
@@ -170,7 +173,7 @@ def test_forbidden_part_of_an_edit_stays_drift(track: MachinePlace) -> None:
 
 
 def test_edit_cannot_unblock_a_track(track: MachinePlace) -> None:
-    """A file that continues after the limit of fixes is drift, and the track stays blocked."""
+    """If a user removes the block in the file, the track stays blocked, and the edit is drift."""
     for step in ("PLAN", "EVALUATE_PLAN", "EXECUTE", "EVALUATE_EXECUTION"):
         track.done("append", "auth", "step.started")
         track.done("append", "auth", "step.passed")
@@ -200,7 +203,7 @@ def test_edit_cannot_unblock_a_track(track: MachinePlace) -> None:
 
 
 def test_removed_field_is_adopted_separately(track: MachinePlace) -> None:
-    """Of two removed fields, only the adopted field stays removed."""
+    """If a user removes two fields, `drift --adopt --field` removes only the named one."""
     track.done("update", "auth", "name=Auth", "type=feature")
     document = track.json(TRACK)
     del document["name"], document["type"]
@@ -215,7 +218,7 @@ def test_removed_field_is_adopted_separately(track: MachinePlace) -> None:
 
 
 def test_stale_edit_does_not_undo_newer_values(track: MachinePlace) -> None:
-    """If an agent writes an old copy of the file, only its own change is adopted."""
+    """If an agent writes an outdated copy of the file, wfctl adopts only the agent's own change."""
     before = track.json(TRACK)
     track.done("update", "auth", "name=New")
     before["extra"] = 1
@@ -226,7 +229,7 @@ def test_stale_edit_does_not_undo_newer_values(track: MachinePlace) -> None:
 
 
 def test_resume_reads_the_last_task_from_the_file(track: MachinePlace) -> None:
-    """The next task follows the task in the edited file, and no event is recorded."""
+    """`rehydrate` names the task after the last task in the edited file, and records nothing."""
     for step in ("PLAN", "EVALUATE_PLAN", "EXECUTE"):
         track.done("append", "auth", "step.started")
         track.done("append", "auth", "step.passed")
@@ -241,7 +244,7 @@ def test_resume_reads_the_last_task_from_the_file(track: MachinePlace) -> None:
 
 @pytest.fixture
 def flow(place: MachinePlace) -> MachinePlace:
-    """Move a phased development to its implementation, with a running task."""
+    """Create a dotagent machine in its implementation phase, with a running task."""
     place.init("wf-1", "dotagent")
     for report, approval, phase in (
         ("demand", "requirements", "ARCHITECTURE"),
@@ -256,14 +259,14 @@ def flow(place: MachinePlace) -> MachinePlace:
 
 
 def with_task(place: MachinePlace, **fields: Any) -> None:
-    """Edit fields of the first task in execution.json."""
+    """Change fields of the first task in the file execution.json."""
     document = place.json(TASKS)
     document["tasks"][0] |= fields
     place.write(TASKS, document)
 
 
 def test_output_of_an_executor_is_adopted_before_a_repair(flow: MachinePlace) -> None:
-    """A task that the executor marked as pre_complete is not treated as interrupted."""
+    """If an agent marks its task as `pre_complete`, `rehydrate` does not reset the task."""
     flow.write("memory/reports/task-001.json", {"task_id": "task-001", "status": "pre_complete"})
     with_task(flow, status="pre_complete", output="memory/reports/task-001.json")
     recorded = flow.done("rehydrate", "wf-1")["resume"]["recorded"]
@@ -277,7 +280,7 @@ def test_output_of_an_executor_is_adopted_before_a_repair(flow: MachinePlace) ->
 
 @pytest.mark.parametrize("output", [None, '{"task_id":"task-001","status":"pre_c'])
 def test_missing_or_torn_output_is_no_evidence(flow: MachinePlace, output: str | None) -> None:
-    """The claim pre_complete stays drift, and the drift names the output file."""
+    """Without a complete output file, wfctl does not adopt the status `pre_complete`."""
     if output is not None:
         flow.write("memory/reports/task-001.json", output)
     with_task(flow, status="pre_complete", output="memory/reports/task-001.json")
@@ -288,7 +291,7 @@ def test_missing_or_torn_output_is_no_evidence(flow: MachinePlace, output: str |
 
 
 def test_edited_phase_is_adopted_only_if_its_output_exists(flow: MachinePlace) -> None:
-    """Without the output file, the next phase in phase.json stays drift."""
+    """wfctl adopts the next phase in phase.json only if the output of the last phase exists."""
     with_task(flow, status="verified")
     edit(flow, PHASE, current_phase="VERIFICATION", phase_status="in_progress")
     looked(flow, "wf-1")
@@ -306,7 +309,7 @@ def test_edited_phase_is_adopted_only_if_its_output_exists(flow: MachinePlace) -
 
 
 def test_edit_cannot_approve_a_phase(place: MachinePlace) -> None:
-    """An approval in the file has no proof, so approval and next phase stay drift."""
+    """An approval written into phase.json has no proof, so wfctl keeps the edit as drift."""
     place.init("wf-1", "dotagent")
     place.write("memory/reports/demand.json", {"a": 1})
     given = [{"phase": "REQUIREMENTS", "approved_at": now()}]

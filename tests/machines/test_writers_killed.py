@@ -17,9 +17,9 @@ from tests.machines.place import MachinePlace
 from tests.machines.test_crashes import age_lock_of, killed_command
 from tests.rounds import rounds
 
-#: Number of kills in one test.
+#: Number of processes that one test kills.
 DEATHS = 20
-#: An upper limit for the number of disk writes of a command.
+#: More disk writes than any of these commands makes.
 MOST = 40
 
 
@@ -38,14 +38,14 @@ def forked(work: Callable[[Path], None], root: Path) -> int:
 
 
 def ended(child: int, *, kill: bool) -> int:
-    """Wait for a process, killed first if requested, and return its exit status."""
+    """Wait for the end of a process, and return its exit status. With ``kill``, kill it first."""
     if kill:
         os.kill(child, signal.SIGKILL)
     return os.waitpid(child, 0)[1]
 
 
 def begun(place: MachinePlace) -> None:
-    """Create a track, and a phased development with tasks at its implementation."""
+    """Create a track, and a dotagent machine with tasks in its implementation phase."""
     place.init("auth", "conductor")
     place.init("wf-1", "dotagent")
     for report, approval, phase in (
@@ -61,7 +61,7 @@ def begun(place: MachinePlace) -> None:
 
 
 def looked(place: MachinePlace, machine: str) -> None:
-    """Record a checkpoint; a machine that has ended refuses it but is repaired too."""
+    """Record a checkpoint, which repairs the files even if the machine has ended and refuses it."""
     assert place.call("checkpoint", machine, "--summary", "went on").code in (0, 5)
 
 
@@ -80,7 +80,7 @@ def struck(place: MachinePlace, dice: random.Random) -> int:
 
 @pytest.mark.parametrize("seed", rounds(range(10), 1))
 def test_kills_lose_no_data_and_pass_no_phase(place: MachinePlace, seed: int) -> None:
-    """All values that agents wrote are in the files, and no phase passed without evidence."""
+    """The files have all values that agents wrote, and each passed phase has its evidence."""
     dice = random.Random(seed)
     begun(place)
     deaths = 0
@@ -99,7 +99,7 @@ def test_kills_lose_no_data_and_pass_no_phase(place: MachinePlace, seed: int) ->
     assert [token for token in written if token not in whole] == []
     assert {t["status"] for t in place.json("memory/state/execution.json")["tasks"]} == {"verified"}
     assert place.done("list")[0]["phase"] == "COMPLETE"
-    # The agent that lied wrote no output.
+    # The agent that claims REFLECTION wrote no output, so the machine must not enter this phase.
     assert place.json("memory/state/phase.json")["current_phase"] in (
         *("IMPLEMENTATION", "VERIFICATION"),
     )

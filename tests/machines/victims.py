@@ -1,4 +1,4 @@
-"""A process that kills itself before the N-th disk operation."""
+"""A process that kills itself before its N-th disk operation, for tests of crashes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Agents that write the protocol's files correctly, and can be killed at any time."""
+"""Agents that write the files of a machine as its protocol says, for tests that kill them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FOLLOWING = {
     "EXECUTE": "EVALUATE_EXECUTION",
     "EVALUATE_EXECUTION": "COMPLETE",
 }
-#: Number of tasks of an executor.
+#: Number of tasks that an agent carries out.
 TASKS = 12
 
 
@@ -28,20 +28,20 @@ def now() -> str:
 
 
 def replaced(path: Path, document: Any) -> None:
-    """Replace the content of a file with a rename."""
+    """Write a JSON document to a temporary file, and rename it to the given path."""
     other = path.with_name(f".{path.name}.{os.getpid()}")
     other.write_text(json.dumps(document, indent=2), "utf-8")
     other.replace(path)
 
 
 def noted(root: Path, token: str) -> None:
-    """Record a written token, so that the test can look for it."""
+    """Record that a token was written to a file, so that the test can look for the token."""
     with (root / "written.txt").open("a", encoding="utf-8") as file:
         file.write(token + "\n")
 
 
 def orchestrate(root: Path) -> None:
-    """Run a track to its end, with one write in each turn."""
+    """Write the steps of a track to its file until the track is complete, one change per write."""
     file, lock = root / TRACK / "metadata.json", root / TRACK / ".metadata.lock"
     while True:
         try:
@@ -62,7 +62,7 @@ def orchestrate(root: Path) -> None:
 
 
 def _turn(document: dict[str, Any]) -> str | None:
-    """Apply the next change of the current step; return None if the track is complete."""
+    """Make the next change of the track, and return its token, or None if the track is complete."""
     loop = document["loop_state"]
     step, token = loop["current_step"], f"w-{time.monotonic_ns()}"
     if step == "COMPLETE":
@@ -83,7 +83,7 @@ def _turn(document: dict[str, Any]) -> str | None:
 
 
 def execute(root: Path) -> None:
-    """Do the tasks one by one: write the output first, and then the status."""
+    """Carry out all tasks one after the other, and write each output before its status."""
     file = root / STATE / "execution.json"
     while True:
         document = json.loads(file.read_text("utf-8"))
@@ -106,7 +106,7 @@ def execute(root: Path) -> None:
 
 
 def lie(root: Path) -> None:
-    """Write into the files that all is done and approved, without any output."""
+    """Write into phase.json that the last phase is complete, without any output."""
     file = root / STATE / "phase.json"
     document = json.loads(file.read_text("utf-8"))
     document |= {"current_phase": "REFLECTION", "phase_status": "complete"}

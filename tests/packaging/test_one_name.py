@@ -1,4 +1,7 @@
-"""An installation adds one name to site-packages and is not affected by files of equal names."""
+"""An installation adds only the name `wfctl_eventstore` to site-packages.
+
+Files with the same names as wfctl's packages do not affect its commands.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +21,12 @@ from tests.keeping.support import made, stage
 pytestmark = pytest.mark.slow
 
 _BUILD = tomllib.loads((HERE / "pyproject.toml").read_text())["tool"]["hatch"]["build"]
-#: The packages of the application.
+#: The names of the packages that the wheel contains below `wfctl_eventstore/app`.
 PACKAGES = _BUILD["targets"]["wheel"]["hooks"]["custom"]["application"]
-#: A module that ends the program that imports it.
+#: The content of a module that ends every program that imports it.
 POISON = "raise SystemExit('poisoned')\n"
 PIP = ("-m", "pip", "--disable-pip-version-check", "--quiet")
-#: Commands that run until they are stopped, or run a whole study.
+#: Commands that do not end soon. They run until they are stopped, or run a whole workflow.
 ENDLESS = frozenset({"demo", "serve", "mcp", "runner serve", "witness serve"})
 
 
@@ -47,7 +50,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the Python of an environment with openai-agents and wfctl, each with its needs."""
+    """Return the Python of an environment with openai-agents, wfctl and their dependencies."""
     folder = tmp_path_factory.mktemp("environment")
     run_python(Path(sys.executable), "-m", "venv", str(folder))
     python = folder / "bin/python"
@@ -57,7 +60,7 @@ def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.long
 def test_wheel_has_one_top_level_folder(wheel: Path) -> None:
-    """All packages of the application are below that folder, with their data."""
+    """The folder `wfctl_eventstore` contains all packages of the application."""
     names = zipfile.ZipFile(wheel).namelist()
     tops = {name.split("/")[0] for name in names}
     assert {top for top in tops if not top.endswith((".dist-info", ".data"))} == {
@@ -73,7 +76,10 @@ def test_wheel_has_one_top_level_folder(wheel: Path) -> None:
 def test_openai_agents_and_wfctl_work_in_one_environment(
     python: Path, wheel: Path, tmp_path: Path, is_editable: bool, is_first: bool
 ) -> None:
-    """Both have a package ``agents``; they are installed in either order, and wfctl is removed."""
+    """Both work in either order of installation, although both have a package ``agents``.
+
+    After wfctl is removed, openai-agents still works.
+    """
     run_python(python, *PIP, "uninstall", "-y", "wfctl-eventstore", "openai-agents")
     wfctl = ["--no-build-isolation", "--editable", str(HERE)] if is_editable else [str(wheel)]
     both = [wfctl, ["openai-agents"]]
@@ -85,7 +91,8 @@ def test_openai_agents_and_wfctl_work_in_one_environment(
         done = subprocess.run([program, *line], cwd=tmp_path, capture_output=True, check=False)
         assert done.returncode == 0, (line, done)
     ask = "import agents, wfctl_eventstore; agents.Agent; print(wfctl_eventstore.open().root)"
-    # An editable installation adds the repository to the path after site-packages.
+    # The package ``agents`` must be that of openai-agents, because an editable installation adds
+    # the repository to the path after site-packages.
     found = subprocess.run([str(python), "-c", ask], cwd=tmp_path, capture_output=True, check=False)
     assert found.stdout.decode().strip() == str(tmp_path), found
     run_python(python, *PIP, "uninstall", "-y", "wfctl-eventstore")
@@ -94,7 +101,7 @@ def test_openai_agents_and_wfctl_work_in_one_environment(
 
 @pytest.mark.long
 def test_files_named_like_wfctl_packages_do_not_affect_commands(tmp_path: Path) -> None:
-    """The files are in the current folder and in a folder of PYTHONPATH."""
+    """No wfctl command imports such files in the current folder or in a folder of PYTHONPATH."""
     place = made(tmp_path, stage(1, "true"), consent="trust")
     for folder in (place.path, tmp_path / "modules"):
         folder.mkdir(exist_ok=True)

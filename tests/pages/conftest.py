@@ -1,4 +1,4 @@
-"""Shared roots for the page tests, which write nothing in them."""
+"""Workflow roots that the tests of the web pages share, because these tests change nothing."""
 
 from tests.exports.conftest import completed, half_way
 

@@ -1,7 +1,7 @@
 """Take pictures of the pages and a report: ``python -m tests.pages.pictures FOLDER``.
 
-The option ``--readme`` also writes the pictures of the documentation. The picture of the README
-shows the report of an example, so this option runs the walk of that example, which takes LAMMPS.
+The option ``--readme`` also writes the pictures of the documentation. One of them shows the report
+of an example. The option therefore runs all commands of that example, which needs LAMMPS.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.tutorial.test_tutorial import follow
 DOCS = HERE / "docs" / "use"
 EXAMPLE = HERE / "examples" / "lj-diffusion"
 WIDE, TALL = 1100, 760
-#: The height at which a report shows its result and the decisions.
+#: Height of the picture in pixels, at which it shows the report's result and decisions.
 RESULT = 1270
 #: Maximum size of a documentation picture in bytes.
 LARGEST = 150_000
@@ -72,7 +72,7 @@ def _take(browser: Browser, pages: Served, folder: Path, report: Path) -> None:
 
 
 def _take_example(browser: Browser, made: Path, folder: Path) -> None:
-    """Follow the walk of the example like a person, and take a picture of its report."""
+    """Run the commands of the example's README, and take a picture of the report."""
     place, report = made / "lj-diffusion", made / "lj-diffusion.html"
     shutil.copytree(EXAMPLE, place)
     follow(EXAMPLE / "README.md", place, made / "home", agrees=True)

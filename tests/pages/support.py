@@ -1,4 +1,4 @@
-"""A server of pages started like a person would, and requests to the server."""
+"""Start a server of web pages, and send requests to it."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from typing import NamedTuple
 
 from tests.cli.support import HERE
 
-#: Seconds that a server may take to start, ten times the usual time.
+#: Maximum number of seconds that a server may take to start. It usually takes a tenth of that.
 PATIENCE = 30.0
 ADDRESS = re.compile(r"http://127\.0\.0\.1:(\d+)/\?token=(\S+)")
 
 
 class Reply(NamedTuple):
-    """The reply to a request."""
+    """The status, headers and text of a server's reply."""
 
     status: int
     headers: dict[str, str]
@@ -29,7 +29,7 @@ class Reply(NamedTuple):
 
 
 class Served:
-    """A server on a port, with the cookie from its first reply."""
+    """A running ``wfctl serve``, with its port and the cookie of its first reply."""
 
     def __init__(self, process: subprocess.Popen[str], said: Path) -> None:
         self.process = process
@@ -39,7 +39,7 @@ class Served:
         self.cookie = ""
 
     def addresses(self) -> list[tuple[str, str]]:
-        """Return every port and token that the server has printed."""
+        """Return the port and token of each address that the server has printed."""
         return ADDRESS.findall(self.said.read_text())
 
     def ask(self, path: str, method: str = "GET", **headers: str) -> Reply:
@@ -54,7 +54,7 @@ class Served:
         return Reply(answer.status, found, text)
 
     def enter(self) -> Reply:
-        """Open the printed address, and keep the cookie."""
+        """Open the address that the server printed, and store the cookie of the reply."""
         answer = self.ask(f"/?token={self.token}")
         self.cookie = answer.headers["set-cookie"].partition(";")[0]
         return answer
@@ -66,7 +66,10 @@ class Served:
 
 @contextmanager
 def started(folder: Path, *arguments: str, cwd: Path | None = None) -> Iterator[Path]:
-    """Start ``wfctl serve``, and yield the file of its output after the first line."""
+    """Start ``wfctl serve``, and yield the path of a file with its output.
+
+    The file already has the first line of the output.
+    """
     with running(folder, *arguments, cwd=cwd) as (_, said):
         yield said
 
@@ -75,7 +78,10 @@ def started(folder: Path, *arguments: str, cwd: Path | None = None) -> Iterator[
 def running(
     folder: Path, *arguments: str, cwd: Path | None = None
 ) -> Iterator[tuple[subprocess.Popen[str], Path]]:
-    """Start ``wfctl serve`` with its own runtime folder, and stop it at the end."""
+    """Start ``wfctl serve`` with its own runtime folder, and yield the process and its output file.
+
+    The server is stopped at the end.
+    """
     runtime = folder / "runtime"
     runtime.mkdir(mode=0o700, exist_ok=True)
     said = folder / f"said-{time.monotonic_ns()}"
@@ -96,7 +102,7 @@ def running(
 
 @contextmanager
 def served(folder: Path, *arguments: str, port: int = 0) -> Iterator[Served]:
-    """Start a server on a port, keep its cookie, and yield the server."""
+    """Start ``wfctl serve`` on a port, open its address, and yield the server."""
     with running(folder, "--port", str(port), *arguments) as (process, said):
         found = Served(process, said)
         found.enter()

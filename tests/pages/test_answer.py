@@ -1,4 +1,4 @@
-"""A person reads results, running jobs, failures and parameters on the pages."""
+"""The web pages show results, running jobs, failures and parameters."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.cli.support import Place, write_plan
 from tests.need import need_programs
 from tests.pages.support import Served, served
 
-#: Milliseconds within which a page must show an event.
+#: Maximum number of milliseconds until a page shows a new event.
 SOON = 10_000
 NOBODY = 65534
 TOLD = "T_c = 2.261 ± 0.010 J (0.8 σ from 2.2692, Onsager)"
@@ -89,7 +89,7 @@ def study(folder: Path, **parameters: Any) -> Place:
 
 
 def opened(browser: Browser, pages: Served, path: str = "") -> Page:
-    """Open a page of the workflow with the cookie of the server."""
+    """Open a page of the workflow in the browser, with the server's cookie."""
     context = browser.new_context()
     name, _, value = pages.cookie.partition("=")
     base = f"http://127.0.0.1:{pages.port}"
@@ -101,7 +101,7 @@ def opened(browser: Browser, pages: Served, path: str = "") -> Page:
 
 @pytest.mark.long
 def test_pages_show_a_sweep_until_its_result(browser: Browser, tmp_path: Path) -> None:
-    """The grid fills, the failed task has a page with its error, and the result comes first."""
+    """The pages show finished tasks, a failed task with its error, and then the result on top."""
     place = study(tmp_path)
     place.done("dispatch", "stage-1")
     with served(tmp_path, "--root", str(place.path)) as pages:
@@ -128,7 +128,7 @@ def test_pages_show_a_sweep_until_its_result(browser: Browser, tmp_path: Path) -
 
 @pytest.mark.long
 def test_stage_page_shows_the_parameters_of_each_attempt(browser: Browser, tmp_path: Path) -> None:
-    """After an amendment, the older attempt still shows the value that it ran with."""
+    """After an amendment, the page still shows the old parameter value for the older attempt."""
     (tmp_path / "go").touch()
     place = study(tmp_path)
     place.call("run")
@@ -159,7 +159,7 @@ def test_stage_page_shows_the_parameters_of_each_attempt(browser: Browser, tmp_p
 
 @pytest.mark.long
 def test_page_update_keeps_scroll_position_and_selection(browser: Browser, tmp_path: Path) -> None:
-    """New events do not move scrolled lines or clear selected text."""
+    """When a new event appears, the page keeps the scroll position and the selected text."""
     wait = f"for n in $(seq 200); do echo line $n; done; until [ -e {tmp_path}/go ]; do sleep 0.1; "
     place = Place(tmp_path / "root")
     place.path.mkdir()
@@ -185,7 +185,7 @@ def test_page_update_keeps_scroll_position_and_selection(browser: Browser, tmp_p
 
 @pytest.mark.root
 def test_connections_of_another_user_do_not_block_the_server(tmp_path: Path) -> None:
-    """The server answers its owner although another user holds hundreds of connections."""
+    """The server still answers its owner while another user holds 280 connections open."""
     place = study(tmp_path)
     with served(tmp_path, "--root", str(place.path)) as pages, crowded(pages.port, 280):
         assert "melt" in pages.get("/").text
@@ -193,7 +193,7 @@ def test_connections_of_another_user_do_not_block_the_server(tmp_path: Path) -> 
 
 @pytest.mark.slow
 def test_idle_connections_do_not_block_the_server(tmp_path: Path) -> None:
-    """A page arrives long before 400 idle connections of the same user time out."""
+    """The server answers within 20 seconds while 400 idle connections are open."""
     place = study(tmp_path)
     with served(tmp_path, "--root", str(place.path)) as pages, ExitStack() as held:
         for _ in range(400):
@@ -205,7 +205,7 @@ def test_idle_connections_do_not_block_the_server(tmp_path: Path) -> None:
 
 @contextmanager
 def crowded(port: int, count: int) -> Iterator[None]:
-    """Hold idle connections as another user."""
+    """Hold the given number of idle connections open as another user."""
     ready, done = os.pipe(), os.pipe()
     child = os.fork()
     if child == 0:
@@ -230,14 +230,14 @@ def crowded(port: int, count: int) -> Iterator[None]:
 
 
 def graph(needs: dict[str, list[str]]) -> str:
-    """Draw a graph of stages."""
+    """Return the drawing of a workflow whose stages have these dependencies."""
     stages = {id_: Stage(id_, id_, depends_on=deps) for id_, deps in needs.items()}
     state = Workflow(id="melt", created="", updated="", stages=stages)
     return draw_graph(state, lambda id_: f"/stage/{id_}")
 
 
 def test_many_parallel_chains_are_drawn_as_one() -> None:
-    """The first and last stage stay visible, and a few chains are drawn one by one."""
+    """The graph shows 30 equal chains of stages as one, and 5 equal chains one by one."""
     for count, width, cards in ((30, 248, 2), (5, 1240, 12)):
         needs: dict[str, list[str]] = {"root": []}
         for n in range(count):
@@ -252,7 +252,7 @@ def test_many_parallel_chains_are_drawn_as_one() -> None:
 
 
 def test_stages_with_different_dependencies_are_not_merged() -> None:
-    """Stages are drawn as one only if their dependencies and dependents match."""
+    """The graph shows two cards for 40 stages, because half of them depend on another stage."""
     needs: dict[str, list[str]] = {"one": [], "two": []}
     for n in range(20):
         needs |= {f"a{n}": ["one"], f"b{n}": ["two"]}

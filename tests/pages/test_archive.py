@@ -1,4 +1,4 @@
-"""An archive can be served as pages without an import, and nothing of it is left afterwards."""
+"""`wfctl serve ARCHIVE` shows an archived workflow without importing it, and leaves no files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.pages.test_pages import PAGES, home
 
 @pytest.fixture
 def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """Return the folders in which wfctl keeps data of a user, the temporary one first."""
+    """Return the folders in which wfctl could leave files, first the one for temporary files."""
     made = {name: tmp_path / name for name in ("TMPDIR", "XDG_STATE_HOME", "XDG_CONFIG_HOME")}
     for name, folder in made.items():
         folder.mkdir()
@@ -30,7 +30,7 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 def test_served_archive_leaves_no_files(
     half_way: Place, tmp_path: Path, places: list[Path], end: signal.Signals
 ) -> None:
-    """The archive is unpacked to a private folder, which is removed however the server ends."""
+    """wfctl unpacks the archive to a private folder, and removes it when the server ends."""
     file = handed_over(half_way, tmp_path)
     before = [tree(place) for place in places]
     with served(tmp_path, str(file)) as pages:
@@ -55,7 +55,7 @@ def test_served_archive_leaves_no_files(
 
 @pytest.mark.long
 def test_archive_pages_match_the_pages_of_the_root(tmp_path: Path, places: list[Path]) -> None:
-    """The archive also has the contents of the results."""
+    """The pages of an archive equal those of its workflow, including the content of results."""
     outputs = {"outputs": ["stage-1/a.csv"]}
     place = made(
         tmp_path, stage(1, "printf 'x\\n%s\\n' $((6 * 7)) > a.csv", **outputs), consent="trust"
@@ -73,7 +73,7 @@ def test_archive_pages_match_the_pages_of_the_root(tmp_path: Path, places: list[
 def test_serving_another_file_is_refused(
     completed: Place, tmp_path: Path, places: list[Path]
 ) -> None:
-    """The error states what was expected, and nothing is written."""
+    """`wfctl serve` refuses a file that is no archive, says why, and writes nothing."""
     (tmp_path / "text.zip").write_text("no")
     whole = handed_over(completed, tmp_path).read_bytes()
     (tmp_path / "half.zip").write_bytes(whole[: len(whole) // 2])

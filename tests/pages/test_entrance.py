@@ -18,7 +18,8 @@ from tests.cli.support import Place
 from tests.pages.support import PATIENCE, Served, running, served, started
 
 NOBODY = 65534
-#: Requests the list over a Unix socket, and prints the reply.
+#: A program that requests the list of workflows over a Unix socket and prints the reply. Its second
+#: argument is the user who sends the request.
 _ASK = """
 import os, socket, sys
 if len(sys.argv) > 2:
@@ -37,21 +38,21 @@ print(found.decode())
 
 @pytest.fixture
 def short() -> Iterator[Path]:
-    """Return a folder with a short path for a socket, which other users can enter."""
+    """Return a folder that other users can enter. Its path is short enough for a socket."""
     with TemporaryDirectory(prefix="wfctl-", dir="/tmp") as folder:
         Path(folder).chmod(0o755)
         yield Path(folder)
 
 
 def asked(path: Path, user: int | None = None) -> subprocess.CompletedProcess[str]:
-    """Send a request over a socket, as this user or as another."""
+    """Send a request over a Unix socket, as the current user or as the given user."""
     more = [] if user is None else [str(user)]
     line = [sys.executable, "-I", "-c", _ASK, str(path), *more]
     return subprocess.run(line, capture_output=True, text=True, timeout=PATIENCE, check=False)
 
 
 def test_printed_address_works_once(half_way: Place, tmp_path: Path) -> None:
-    """The address sets a cookie that scripts and other sites cannot use."""
+    """The first visit of the address sets a cookie; a second visit with the token is refused."""
     with running(tmp_path, "--port", "0", "--root", str(half_way.path)) as (process, said):
         pages = Served(process, said)
         assert pages.ask("/").status == 403
@@ -64,7 +65,7 @@ def test_printed_address_works_once(half_way: Place, tmp_path: Path) -> None:
 
 
 def test_requests_of_other_sites_are_refused(half_way: Place, tmp_path: Path) -> None:
-    """A foreign host name and a cross-site request are both refused."""
+    """The server refuses another host name, and requests that another web site causes."""
     with served(tmp_path, "--root", str(half_way.path)) as pages:
         assert pages.get("/", Host=f"evil.example:{pages.port}").status == 421
         cross = {"Sec_Fetch_Site": "cross-site", "Sec_Fetch_Mode": "cors"}
@@ -76,7 +77,7 @@ def test_requests_of_other_sites_are_refused(half_way: Place, tmp_path: Path) ->
 
 
 def test_server_accepts_only_get(half_way: Place, tmp_path: Path) -> None:
-    """The pages never write, so other methods give 501."""
+    """The server answers POST and other methods with status 501, because pages never write."""
     before = half_way.version()
     with served(tmp_path, "--root", str(half_way.path)) as pages:
         for method in ("POST", "PUT", "DELETE", "PATCH", "OPTIONS"):
@@ -85,7 +86,7 @@ def test_server_accepts_only_get(half_way: Place, tmp_path: Path) -> None:
 
 
 def test_cookie_stays_valid_after_a_restart(half_way: Place, tmp_path: Path) -> None:
-    """An open page can reconnect to the server."""
+    """After a restart of the server, an open page can use its old cookie."""
     with served(tmp_path, "--root", str(half_way.path)) as first:
         cookie, port = first.cookie, first.port
     with served(tmp_path, "--root", str(half_way.path), port=port) as second:
@@ -93,7 +94,10 @@ def test_cookie_stays_valid_after_a_restart(half_way: Place, tmp_path: Path) -> 
 
 
 def test_socket_is_restricted_to_its_user(half_way: Place, short: Path) -> None:
-    """The mode is 0600, the command for an ssh tunnel is printed, and the socket is removed."""
+    """The socket has the mode 0600, and the server removes it at its end.
+
+    The server also prints an ssh command that makes a tunnel to the socket.
+    """
     with started(short, "--root", str(half_way.path)) as said:
         _wait_for(said, "http://localhost:8000/")
         (path,) = (short / "runtime" / "wfctl").glob("serve-*.sock")
@@ -105,7 +109,7 @@ def test_socket_is_restricted_to_its_user(half_way: Place, short: Path) -> None:
 
 @pytest.mark.parametrize("place", ["--port", "--socket"])
 def test_terminated_server_exits_with_the_signal(half_way: Place, short: Path, place: str) -> None:
-    """The exit code is 128 + SIGTERM, not that of a closed pipe."""
+    """After SIGTERM, the server exits with 128 + SIGTERM, on a port and on a socket."""
     where = "0" if place == "--port" else str(short / "own.sock")
     with running(short, "--root", str(half_way.path), place, where) as (process, _):
         process.terminate()
@@ -114,7 +118,7 @@ def test_terminated_server_exits_with_the_signal(half_way: Place, short: Path, p
 
 @pytest.mark.root
 def test_socket_refuses_other_users(half_way: Place, short: Path) -> None:
-    """The server checks the user of the client, even if the mode of the socket allows all."""
+    """Even if all users may open the socket, the server refuses requests of other users."""
     path = short / "open.sock"
     with started(short, "--root", str(half_way.path), "--socket", str(path)) as said:
         _wait_for(said, "http://localhost:8000/")
@@ -125,7 +129,10 @@ def test_socket_refuses_other_users(half_way: Place, short: Path) -> None:
 
 
 def test_existing_file_is_not_replaced_by_a_socket(half_way: Place, short: Path) -> None:
-    """A file stays, but a socket without a listening server is replaced."""
+    """`wfctl serve --socket` refuses to replace a file or the socket of a running server.
+
+    It replaces a socket that no server uses.
+    """
     file = short / "file"
     file.write_text("mine")
     answer = half_way.call("serve", "--socket", str(file))

@@ -1,4 +1,4 @@
-"""The pages in a real browser, used like a person would."""
+"""Tests of the web pages in a real browser."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.need import need_programs
 from tests.npm import installed
 from tests.pages.support import PATIENCE, Served, served
 
-#: Milliseconds within which a page must show an event, ten times the target.
+#: Maximum number of milliseconds until a page shows a new event. This is ten times the target.
 SOON = 5000.0
 PATHS = (
     "",
@@ -44,7 +44,7 @@ def browser() -> Iterator[Browser]:
 
 
 def entered(browser: Browser, pages: Served, **options: Any) -> tuple[BrowserContext, Page]:
-    """Return a browser context with the cookie of the server, and a new page."""
+    """Return a browser context that has the server's cookie, and a new page in this context."""
     context = browser.new_context(**options)
     name, _, value = pages.cookie.partition("=")
     context.add_cookies([{"name": name, "value": value, "url": f"http://127.0.0.1:{pages.port}"}])
@@ -65,7 +65,7 @@ def made(folder: Path, stages: list[dict[str, Any]]) -> Place:
 
 @pytest.mark.slow
 def test_page_updates_live_without_external_requests(browser: Browser, tmp_path: Path) -> None:
-    """New events appear without a reload, and all requests go to the server."""
+    """The page shows new events without a reload, and sends requests only to its server."""
     place = made(tmp_path, [{"id": "stage-1", "name": "Build"}])
     with served(tmp_path, "--root", str(place.path)) as pages:
         page = browser.new_context().new_page()
@@ -87,7 +87,7 @@ def test_page_updates_live_without_external_requests(browser: Browser, tmp_path:
 def test_page_follows_a_run_across_a_server_restart(
     browser: Browser, tmp_path: Path, width: int
 ) -> None:
-    """The page shows job output, reconnects after a kill, and shows the failure and the past."""
+    """The page reconnects after the server was killed, and then shows the failure of a job."""
     go, stop = tmp_path / "go", tmp_path / "stop"
     wait = f"while [ ! -e {go} ]; do echo a line $((n+=1)); sleep 0.1; done"
     stages: list[dict[str, Any]] = [
@@ -106,7 +106,8 @@ def test_page_follows_a_run_across_a_server_restart(
         page.goto(f"http://127.0.0.1:{port}/w/live-2026-03-31/")
         lines = page.locator("#running pre")
         expect(lines).to_contain_text("a line", timeout=3 * SOON)
-        # On a busy machine, the job may have printed more lines than any expected one.
+        # Compare with the current text: on a busy machine, the job may have printed any number of
+        # lines.
         expect(lines).not_to_have_text(lines.text_content() or "", timeout=3 * SOON)
         first.process.kill()
         expect(page.locator("#said")).to_have_text("looking for the server", timeout=SOON)
@@ -143,7 +144,7 @@ def test_pages_are_accessible(
     tmp_path: Path,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    """axe-core finds no serious problem, and each page fits small and wide screens."""
+    """The program axe-core finds no serious problem, and pages fit narrow and wide screens."""
     axe = (installed(tmp_path_factory, "axe", "axe-core") / "axe-core/axe.min.js").read_text(
         "utf-8"
     )
@@ -174,7 +175,7 @@ def test_pages_are_accessible(
 def test_page_can_be_used_with_the_keyboard(
     browser: Browser, half_way: Place, tmp_path: Path
 ) -> None:
-    """The first key skips to the content, and opened details stay open during updates."""
+    """The first Tab key leads to a link to the content, and opened details stay open."""
     place = made(tmp_path, [{"id": "stage-1", "name": "Build"}])
     place.done("note", "one")
     with served(tmp_path, "--root", str(place.path)) as pages:
@@ -196,7 +197,7 @@ def test_page_can_be_used_with_the_keyboard(
 
 @pytest.mark.long
 def test_fifty_open_pages_receive_an_event(half_way: Place, tmp_path: Path) -> None:
-    """Each stream gets the event, and the server uses little memory."""
+    """The server sends a new event to fifty open pages, and needs little memory for them."""
     import socket
 
     place = made(tmp_path, [{"id": "stage-1", "name": "Build"}])

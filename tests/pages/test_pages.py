@@ -1,4 +1,4 @@
-"""The pages show everything about a workflow as HTML and never show foreign text as markup."""
+"""The web pages show a workflow, and never interpret text of users as HTML."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from tests.cli.support import Place, call, write_plan
 from tests.pages.support import Served, served
 
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&\x1b[31m\u202e{{7*7}}"
-#: JSON and plans accept no control characters, but the output of a job may contain them.
+#: JSON files and plans cannot contain control characters, so this text has none. The output of a
+#: job can contain them.
 TYPED = EVIL.replace("\x1b", "")
 PAGES = ("", "history", "amendments", "search?q=script", "stage/stage-1", "stage/stage-2", "?at=4")
 
@@ -29,13 +30,13 @@ def home(pages: Served) -> str:
 
 @pytest.fixture(scope="module")
 def pages(half_way: Place, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """Serve a workflow in the middle of its run."""
+    """Serve the pages of a workflow that is half finished."""
     with served(tmp_path_factory.mktemp("serve"), "--root", str(half_way.path)) as found:
         yield found
 
 
 def test_list_shows_workflows_and_pending_decisions(pages: Served) -> None:
-    """A pending amendment is shown with the command to approve it."""
+    """The list of workflows shows a pending amendment and the command that approves it."""
     text = pages.get("/").text
     assert "melt-2026-03-31" in text
     assert "Waits for a person" in text
@@ -61,7 +62,7 @@ def test_stage_page_shows_why_attempts_ended(pages: Served) -> None:
 
 
 def test_history_page_accepts_the_filters_of_events(pages: Served) -> None:
-    """Each filter narrows the list, and older events have their own page."""
+    """The page filters events by type, stage and text, and links to older events."""
     text = pages.get(home(pages) + "history?type=stage.failed&stage=stage-2").text
     assert text.count('<a href="') >= 1
     assert "exit 137" in text
@@ -72,7 +73,7 @@ def test_history_page_accepts_the_filters_of_events(pages: Served) -> None:
 
 
 def test_past_state_is_shown_with_differences_from_now(pages: Served) -> None:
-    """The address of a past state can be sent to others."""
+    """`?at=VERSION` shows an earlier state of the workflow and its differences from now."""
     text = pages.get(home(pages) + "?at=6").text
     assert "What differs from now" in text
     assert "As it was at 6" in text
@@ -89,7 +90,7 @@ def test_amendments_page_shows_impact_or_decision(pages: Served) -> None:
 
 
 def test_unknown_paths_are_not_found(pages: Served) -> None:
-    """No path leads out of the root."""
+    """The server answers 404 for unknown pages, and for files outside the root."""
     for path in ("stage/none", "nothing", "figure?path=../../etc/passwd", "figure?path=in.txt"):
         assert pages.get(home(pages) + path).status == 404
     assert pages.get("/w/other/").status == 404
@@ -97,7 +98,7 @@ def test_unknown_paths_are_not_found(pages: Served) -> None:
 
 @pytest.fixture(scope="module")
 def evil(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """Serve a folder whose workflow has markup in every text that a user can set."""
+    """Serve a workflow whose names, parameters and notes contain HTML and scripts."""
     folder = tmp_path_factory.mktemp("evil")
     root = folder / "root <b>"
     root.mkdir()
@@ -125,7 +126,7 @@ def evil(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 def test_user_text_is_escaped(evil: Served) -> None:
-    """A strict parser finds no foreign element, and invisible characters are replaced."""
+    """The pages contain no element from a user's text, and replace invisible characters."""
     for path in ("/", *(home(evil) + page for page in PAGES)):
         answer = evil.get(path)
         assert answer.status == 200, (path, answer.text[-300:])
@@ -140,14 +141,14 @@ def test_user_text_is_escaped(evil: Served) -> None:
 
 
 def test_every_page_is_valid_html(evil: Served, pages: Served) -> None:
-    """A strict parser accepts each page."""
+    """A strict HTML parser accepts each page."""
     for one in (evil, pages):
         for path in ("/", *(home(one) + page for page in PAGES)):
             html5lib.HTMLParser(strict=True).parse(one.get(path).text)
 
 
 def test_output_files_are_shown_and_compared_with_their_record(tmp_path: Path) -> None:
-    """A table, a figure and a text are shown, and a changed file is marked."""
+    """The page shows a table, a figure and a text, and marks an output that has changed."""
     root = tmp_path / "root"
     root.mkdir()
     outputs = ["stage-1/t.csv", "stage-1/f.svg", "stage-1/n.txt"]
@@ -177,7 +178,7 @@ def test_output_files_are_shown_and_compared_with_their_record(tmp_path: Path) -
 
 
 def test_folder_name_that_is_not_utf_8_does_not_hide_other_workflows(tmp_path: Path) -> None:
-    """The folder was renamed after its creation, and the list still has all workflows."""
+    """If a workflow's folder has such a name, the list still shows all workflows."""
     every = tmp_path / "every"
     for name in ("one", "two"):
         root = every / name

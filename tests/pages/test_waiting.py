@@ -18,7 +18,7 @@ REASON = "job 7 is pending in Slurm (Priority): jobs of higher priority come fir
 
 
 def make_waiting(folder: Path) -> Place:
-    """Return a workflow with an attempt whose job is pending."""
+    """Return a workflow with an attempt whose job is pending in the scheduler Slurm."""
     place = begun(folder)
     place.done("append", "attempt.started", "--data", attempt_data())
     seen = {"row": 1, "verdict": "MONITORED", "action": "wait", "reason": "r", "evidence": {}}
@@ -28,7 +28,7 @@ def make_waiting(folder: Path) -> Place:
 
 
 def test_pages_and_report_show_why_an_attempt_waits(tmp_path: Path) -> None:
-    """The reason includes the time since which the attempt waits."""
+    """wfctl shows the scheduler's reason, and the time since which the attempt waits."""
     place = make_waiting(tmp_path)
     words = f"{REASON} (since 20"
     assert words in place.call("report", "-").out

@@ -1,1 +1,1 @@
-"""Tests of the plugin: its hooks, its skills, and its installation for a client."""
+"""Tests of wfctl's plugin for agent programs (clients): hooks, skills and installation."""

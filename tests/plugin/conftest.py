@@ -1,4 +1,4 @@
-"""A home folder for each test, so that the plugin does not reach the real one."""
+"""Fixtures: a separate home folder for each test, which protects the user's real one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.cli.support import Place, agree, call, write_plan
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the home folder of a test user."""
+    """Return an empty home folder, and use it as the user's home."""
     home = tmp_path / "home"
     home.mkdir()
     monkeypatch.setenv("HOME", str(home))
@@ -22,7 +22,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def root(tmp_path: Path, home: Path) -> Place:
-    """Return a workflow of two stages and a machine."""
+    """Return a root with a workflow of two stages and a phase machine."""
     folder = tmp_path / "root"
     folder.mkdir()
     place = Place(folder)

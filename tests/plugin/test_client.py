@@ -1,4 +1,4 @@
-"""The plugin in the real Claude Code, with a stub model on loopback."""
+"""The plugin in the real program Claude Code, whose language model is replaced by a stub."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from tests.npm import installed
 pytestmark = [pytest.mark.long, pytest.mark.slow]
 
 PACKAGE = "@anthropic-ai/claude-code"
-#: A text that is long enough for a client to compact the conversation.
+#: A text so long that the client compacts the conversation.
 LONG = "The walk has 400 steps and its end lies 31 sites from its start. " * 1000
 
 
 @pytest.fixture(scope="session")
 def claude(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Install the client with npm."""
+    """Install Claude Code with npm, and return its path."""
     modules = installed(tmp_path_factory, "claude", PACKAGE)
     found = [p for p in modules.glob(f"{PACKAGE}-*/claude") if os.access(p, os.X_OK)]
     need(bool(found), f"{NO_CLIENT}: {PACKAGE}")
@@ -33,7 +33,7 @@ def claude(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Talk:
-    """Calls of the client in a folder, as one conversation."""
+    """A conversation with Claude Code in a folder."""
 
     def __init__(self, program: Path, folder: Path, environ: dict[str, str]) -> None:
         self._program = program
@@ -44,7 +44,7 @@ class Talk:
         self.debug = ""
 
     def say(self, prompt: str, *blocks: Block) -> Model:
-        """Send a prompt to the client with prepared answers of its model."""
+        """Send a prompt to Claude Code. Its model gives the prepared answers."""
         log = self._folder.parent / "debug"
         log.unlink(missing_ok=True)
         line = [str(self._program), "-p", prompt, "--permission-mode", "bypassPermissions"]
@@ -69,18 +69,18 @@ class Talk:
 
     @property
     def hooks(self) -> list[str]:
-        """The names of the hooks that were called."""
+        """The names of the hooks that the last prompt called."""
         return [e["hook_name"] for e in self.events if e.get("subtype") == "hook_response"]
 
     @property
     def results(self) -> str:
-        """The answers of the tools."""
+        """The answers of all tools that the last prompt called, as one string."""
         return json.dumps([e["message"]["content"] for e in self.events if e["type"] == "user"])
 
 
 @pytest.fixture
 def talk(claude: Path, root: Place, home: Path, tmp_path: Path) -> Talk:
-    """Return a client with the plugin in a folder with an open stage."""
+    """Return Claude Code with the plugin, in a root with a stage that is in preparation."""
     programs = tmp_path / "bin"
     programs.mkdir()
     (programs / "wfctl").write_text(
@@ -88,8 +88,8 @@ def talk(claude: Path, root: Place, home: Path, tmp_path: Path) -> Talk:
     )
     (programs / "wfctl").chmod(0o755)
     root.call("stage", "prepare", "stage-1")
-    # In a project folder, the client first asks a person whether to trust the folder and its
-    # server.
+    # Install the plugin for the user. In a project folder, the client would first ask a person
+    # whether to trust the folder and its server.
     assert root.call("agent", "install", "claude").code == 0
     environ = {
         "PATH": f"{programs}:{os.environ['PATH']}",
@@ -115,7 +115,7 @@ def test_client_validates_the_plugin(claude: Path, talk: Talk, home: Path) -> No
 
 
 def test_client_calls_a_tool_and_is_asked_once_before_it_stops(talk: Talk) -> None:
-    """The first request of the session contains the brief."""
+    """The client's first request has wfctl's brief, and wfctl asks once for a note."""
     heard = talk.say(
         "go on",
         calls("Bash", command="sleep 10", description="the server may be slow to start"),
@@ -130,7 +130,7 @@ def test_client_calls_a_tool_and_is_asked_once_before_it_stops(talk: Talk) -> No
 
 
 def test_brief_is_sent_after_every_loss_of_context(talk: Talk, root: Place) -> None:
-    """The context is lost by startup, resume, compaction and clear."""
+    """wfctl sends its brief after a start, a resume, a compaction and a clear."""
     talk.say("go on", says(LONG), says(LONG))
     assert talk.hooks == ["SessionStart:startup"]
     for _ in range(2):

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 
 
 def asked(folder: Path, turn: str, **given: Any) -> dict[str, Any]:
-    """Call the hook like a client, and return its answer, or an empty one."""
+    """Run `wfctl agent hook` like a client, and return its JSON answer, or {} without an answer."""
     answer = wfctl("agent", "hook", turn, cwd=folder, stdin=json.dumps(given))
     assert answer.code == 0, answer
     found: dict[str, Any] = json.loads(answer.out or "{}")
@@ -26,7 +26,7 @@ def asked(folder: Path, turn: str, **given: Any) -> dict[str, Any]:
 
 
 def begin_task(root: Place) -> None:
-    """Start a task of the machine."""
+    """Set the status of a machine's task to in_progress."""
     line = ("machine", "task", "login", "task-1", "--status", "in_progress", "--title", "Form")
     assert root.call(*line).code == 0
 
@@ -42,7 +42,7 @@ def test_session_start_returns_the_brief(root: Place) -> None:
 
 
 def test_brief_of_many_machines_stays_short(root: Place) -> None:
-    """Two machines are shown in full, and some others in one line each."""
+    """For 13 machines, the brief still has at most 2,000 tokens."""
     for number in range(12):
         root.call("machine", "init", f"m{number}", "--type", "debug")
     text = asked(root.path, "session-start")["hookSpecificOutput"]["additionalContext"]
@@ -52,7 +52,7 @@ def test_brief_of_many_machines_stays_short(root: Place) -> None:
 
 @pytest.mark.usefixtures("home")
 def test_hook_without_a_log_prints_nothing(tmp_path: Path) -> None:
-    """Neither the command nor its script prints anything."""
+    """In a folder without a workflow, the hook command and its script print nothing."""
     for turn in ("session-start", "before-compact", "before-stop"):
         assert asked(tmp_path, turn) == {}
         script = ["sh", str(SOURCE / "hooks/hook.sh"), turn, "claude"]
@@ -64,14 +64,14 @@ def test_hook_without_a_log_prints_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("home")
 def test_brief_includes_a_machine_without_a_workflow(tmp_path: Path) -> None:
-    """The root has no staged workflow."""
+    """The brief names a machine, even if the root has no workflow."""
     call("--root", str(tmp_path), "machine", "init", "fix-1", "--type", "debug")
     text = asked(tmp_path, "session-start")["hookSpecificOutput"]["additionalContext"]
     assert "fix-1  debug, in triage" in text
 
 
 def test_stop_with_open_work_is_blocked_once(root: Place) -> None:
-    """The agent is asked to record a note, and a second stop is allowed."""
+    """wfctl blocks the first stop and asks for a note. It allows the second stop."""
     assert asked(root.path, "before-stop", session_id="s1") == {}
     root.call("stage", "prepare", "stage-1")
     begin_task(root)
@@ -83,13 +83,13 @@ def test_stop_with_open_work_is_blocked_once(root: Place) -> None:
 
 
 def test_stop_is_allowed_if_the_client_was_asked_before(root: Place) -> None:
-    """The client reports so with stop_hook_active."""
+    """If the client sets stop_hook_active, wfctl does not block the stop."""
     begin_task(root)
     assert asked(root.path, "before-stop", session_id="s1", stop_hook_active=True) == {}
 
 
 def test_stop_is_allowed_after_a_note_or_checkpoint(root: Place) -> None:
-    """A note for the workflow and a checkpoint for the machine are both required."""
+    """The agent must write a note for an open stage, and a checkpoint for an open machine."""
     root.call("stage", "prepare", "stage-1")
     begin_task(root)
     root.call("note", "inputs are there; dispatch next")
@@ -100,14 +100,14 @@ def test_stop_is_allowed_after_a_note_or_checkpoint(root: Place) -> None:
 
 
 def test_stop_is_allowed_while_a_proposal_waits(root: Place) -> None:
-    """The pending proposal already informs the next agent."""
+    """wfctl does not ask for a note, because the next agent will see the proposed amendment."""
     root.call("stage", "prepare", "stage-1")
     root.call("amend", "propose", "--stage", "stage-2", "--set", "parameters.x=1", "--reason", "so")
     assert asked(root.path, "before-stop", session_id="s1") == {}
 
 
 def test_compaction_records_open_work(root: Place) -> None:
-    """The new hand-off keeps the summary and next steps of the previous hand-off."""
+    """Before a client compacts its context, wfctl records the open work in the log."""
     asked(root.path, "before-compact", trigger="auto")
     assert root.notes() == []
     begin_task(root)
@@ -127,13 +127,13 @@ def test_compaction_records_open_work(root: Place) -> None:
 
 @pytest.mark.parametrize("text", ["", "no json", "[]"])
 def test_hook_accepts_unknown_input(root: Place, text: str) -> None:
-    """The brief does not need the input of the client."""
+    """wfctl prints its brief even if the client sends no JSON or an unexpected value."""
     answer = wfctl("agent", "hook", "session-start", cwd=root.path, stdin=text)
     assert "See it melt." in answer.out
 
 
 def test_hook_script_always_exits_with_0(root: Place, tmp_path: Path) -> None:
-    """A missing or failing wfctl must not affect the client."""
+    """If wfctl is missing or fails, the script prints nothing and does not disturb the client."""
     broken = tmp_path / "bin"
     broken.mkdir()
     (broken / "wfctl").write_text("#!/bin/sh\nexit 2\n")
@@ -147,7 +147,7 @@ def test_hook_script_always_exits_with_0(root: Place, tmp_path: Path) -> None:
 
 
 def test_hook_script_sets_the_client_as_actor(root: Place, tmp_path: Path) -> None:
-    """Its notes are recorded as those of an agent."""
+    """The log names the client as the agent that wrote the note."""
     begin_task(root)
     programs = tmp_path / "bin"
     programs.mkdir()
@@ -166,7 +166,7 @@ def test_hook_script_sets_the_client_as_actor(root: Place, tmp_path: Path) -> No
 
 @pytest.mark.usefixtures("home")
 def test_stop_is_allowed_for_a_finished_workflow(tmp_path: Path) -> None:
-    """No work is open."""
+    """wfctl does not block the stop, because no work is open."""
     place = Place(tmp_path)
     place.call(
         "init", str(write_plan(tmp_path, {"workflow_id": "w", "stages": []})), "--consent", "trust"

@@ -18,7 +18,7 @@ from tests.need import NO_CLIENT, need
 from tests.npm import installed
 
 CLIENTS = ("claude", "codex", "gemini", "opencode", "other")
-#: Client → a settings file written by a user.
+#: For each client program: a settings file, as a user could have written it.
 SETTINGS = {
     "claude": (".claude/settings.json", '{\n  "permissions": null // mine\n}\r\n'),
     "codex": (".codex/config.toml", 'model = "m" # mine\n[mcp_servers.other]\ncommand = "x"'),
@@ -26,7 +26,8 @@ SETTINGS = {
     "opencode": ("opencode.jsonc", '{\n\t"mcp": {\n\t\t"a": {"type": "local"}, // a\n\t}\n}\n'),
     "other": ("AGENTS.md", "# Rules\n\nBe kind."),
 }
-#: A program of a client that adds and removes a server in its settings file.
+#: A fake client program, which logs its calls. The real one would add a server to its settings
+#: file.
 PROGRAM = """#!{python}
 import sys
 from pathlib import Path
@@ -41,7 +42,7 @@ else:
 
 @pytest.fixture(autouse=True)
 def path(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the only folder with programs; it has no program of a client."""
+    """Make an empty folder the only one in PATH, so that no client program is found."""
     folder = tmp_path / "bin"
     folder.mkdir()
     monkeypatch.setenv("PATH", f"{folder}")
@@ -57,7 +58,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def snapshot(folder: Path) -> dict[str, bytes | None]:
-    """Return everything below a folder: its files with their bytes, and its folders."""
+    """Return all files below a folder with their content, and all folders with None."""
     return {
         str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None
         for path in sorted(folder.rglob("*"))
@@ -66,12 +67,12 @@ def snapshot(folder: Path) -> dict[str, bytes | None]:
 
 
 def agent(folder: Path, *line: str) -> Answer:
-    """Run a command of the group for a project."""
+    """Run a `wfctl agent` command for the given project folder."""
     return call("--root", str(folder), "agent", *line, "--project", "-o", "json")
 
 
 def write_settings(folder: Path, client: str) -> Path:
-    """Write a settings file of a user."""
+    """Write the settings file of a client into a folder, as a user would."""
     name, text = SETTINGS[client]
     path = folder / name
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -80,7 +81,7 @@ def write_settings(folder: Path, client: str) -> Path:
 
 
 def paste(answer: Answer) -> None:
-    """Append the texts that an answer prints to their files, as a user does."""
+    """Append the texts that `agent install` printed to their files, as a user would."""
     for piece in answer.data["by_hand"]:
         path = Path(piece["path"])
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -93,7 +94,7 @@ def paste(answer: Answer) -> None:
 def test_install_and_uninstall_keep_user_files(
     project: Path, client: str, has_settings: bool
 ) -> None:
-    """Install twice, then uninstall: no file of the user changes at any time."""
+    """After two installations and an uninstallation, the project folder is as before."""
     if has_settings:
         write_settings(project, client)
     before = snapshot(project)
@@ -107,7 +108,7 @@ def test_install_and_uninstall_keep_user_files(
 
 @pytest.mark.parametrize("client", CLIENTS[:-1])
 def test_install_without_a_project_uses_the_home_folder(home: Path, client: str) -> None:
-    """All files are below the home folder, and uninstall removes them."""
+    """`agent install` without a project writes to the home folder, and `uninstall` cleans it."""
     before = snapshot(home)
     assert call("agent", "install", client).code == 0
     assert len(snapshot(home)) > len(before) + 3
@@ -117,7 +118,7 @@ def test_install_without_a_project_uses_the_home_folder(home: Path, client: str)
 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_dry_run_of_install_writes_nothing(tmp_path: Path, project: Path, client: str) -> None:
-    """The answer lists the files and texts."""
+    """A dry run lists the files that it would write and the texts that a user would paste."""
     before = snapshot(tmp_path)
     data = agent(project, "install", client, "--dry-run").data
     assert data["written"] or data["by_hand"]
@@ -125,7 +126,7 @@ def test_dry_run_of_install_writes_nothing(tmp_path: Path, project: Path, client
 
 
 def test_texts_to_paste_contain_server_and_hooks(project: Path) -> None:
-    """Each text is complete in the format of its file. Claude Code needs none."""
+    """Each text has the format of the client's settings file. Claude Code needs no text."""
     texts: dict[str, dict[str, str]] = {client: {} for client in CLIENTS}
     for client in CLIENTS:
         for piece in agent(project, "install", client).data["by_hand"]:
@@ -144,13 +145,13 @@ def test_texts_to_paste_contain_server_and_hooks(project: Path) -> None:
 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_pasted_text_is_not_printed_again(project: Path, client: str) -> None:
-    """A second run, such as an update, prints only texts that are missing."""
+    """If the settings already contain a text, a second `agent install` does not print it."""
     paste(agent(project, "install", client))
     assert agent(project, "install", client).data["by_hand"] == []
 
 
 def test_pasted_text_is_recognized_with_other_indentation(tmp_path: Path) -> None:
-    """A user who pastes into an object adds a comma and indents."""
+    """wfctl recognizes pasted text inside an object, where it has a comma and an indentation."""
     path = tmp_path / "settings.json"
     path.write_text('{\n"theme": "dark",\n    "a": {\n      "b": 1\n    },\n}\n')
     assert SettingsPiece(path, '{\n  "a": {\n    "b": 1\n  }\n}\n').is_pasted()
@@ -159,7 +160,7 @@ def test_pasted_text_is_recognized_with_other_indentation(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("client", ["codex", "gemini"])
 def test_hook_script_is_kept_while_settings_name_it(project: Path, client: str) -> None:
-    """A hook without its script could stop the client. Uninstall prints the lines to remove."""
+    """`uninstall` keeps the script while settings name it, and prints the lines to remove."""
     answer = agent(project, "install", client)
     paste(answer)
     texts = [one["text"] for one in answer.data["by_hand"]]
@@ -175,7 +176,7 @@ def test_hook_script_is_kept_while_settings_name_it(project: Path, client: str) 
 
 
 def test_update_keeps_old_scripts_that_settings_name(project: Path) -> None:
-    """An earlier version wrote the settings itself; its record has parts that are now ignored."""
+    """`agent install` keeps a script of an earlier version until the settings no longer name it."""
     assert agent(project, "install", "codex").code == 0
     old, edited = (project / f".codex/wfctl/hooks/{name}" for name in ("guard.sh", "guard.awk"))
     record = record_path("codex", project)
@@ -196,7 +197,7 @@ def test_update_keeps_old_scripts_that_settings_name(project: Path) -> None:
 
 
 def test_edited_plugin_file_is_kept_and_reported(project: Path) -> None:
-    """An update does not overwrite the file, and uninstall does not remove it."""
+    """If a user edited a plugin file, `install` does not overwrite it and `uninstall` keeps it."""
     agent(project, "install", "gemini")
     skill = project / ".gemini/skills/wfctl-stages/SKILL.md"
     skill.write_text("mine")
@@ -206,7 +207,10 @@ def test_edited_plugin_file_is_kept_and_reported(project: Path) -> None:
 
 
 def test_foreign_file_is_not_overwritten_or_removed(project: Path) -> None:
-    """With other content, install exits with 4; with the same content, the file is kept."""
+    """If a user's file has the name of a plugin file, `install` exits with 4 and keeps it.
+
+    If the content is the same, `install` succeeds, and `uninstall` keeps the file.
+    """
     path = project / ".claude/skills/wfctl/.mcp.json"
     path.parent.mkdir(parents=True)
     path.write_text("{}")
@@ -220,7 +224,7 @@ def test_foreign_file_is_not_overwritten_or_removed(project: Path) -> None:
 
 
 def write_program(folder: Path, code: int = 0) -> Path:
-    """Write a program ``gemini`` that records its calls; return the file of the calls."""
+    """Write a fake client program ``gemini``, and return the path of the log of its calls."""
     log = folder / "calls"
     program = folder / "gemini"
     program.write_text(PROGRAM.format(python=sys.executable, log=str(log), code=code))
@@ -229,7 +233,7 @@ def write_program(folder: Path, code: int = 0) -> Path:
 
 
 def test_client_program_adds_and_removes_the_server(path: Path, project: Path) -> None:
-    """A dry run only names the command; a second run does not repeat the command."""
+    """wfctl runs `gemini mcp add` and `gemini mcp remove`. A dry run only prints the command."""
     log = write_program(path)
     add = "mcp add --scope project wfctl wfctl mcp"
     assert " ".join(agent(project, "install", "gemini", "--dry-run").data["command"][1:]) == add
@@ -242,7 +246,7 @@ def test_client_program_adds_and_removes_the_server(path: Path, project: Path) -
 
 
 def test_settings_that_mention_wfctl_are_not_changed(path: Path, project: Path) -> None:
-    """The user may have added a server with the name wfctl."""
+    """If the settings already have a server `wfctl`, wfctl does not run the client program."""
     log = write_program(path)
     settings = project / ".gemini/settings.json"
     settings.parent.mkdir()
@@ -256,7 +260,7 @@ def test_settings_that_mention_wfctl_are_not_changed(path: Path, project: Path) 
 def test_text_is_printed_if_the_client_program_fails(
     path: Path, project: Path, text: str | None
 ) -> None:
-    """A program without the subcommand is called only for its help."""
+    """If the client program cannot add the server, wfctl prints the text to paste."""
     write_program(path, code=1)
     if text is not None:
         (path / "gemini").write_text(text)
@@ -282,7 +286,7 @@ def test_real_client_program_adds_and_removes_the_server(
     package: str,
     settings: str,
 ) -> None:
-    """The real client accepts the subcommands `mcp add` and `mcp remove`."""
+    """wfctl installs and uninstalls its server with the real programs codex and gemini."""
     monkeypatch.setenv("PATH", os.defpath)
     modules = installed(tmp_path_factory, client, package)
     need((modules / f".bin/{client}").exists(), f"{NO_CLIENT}: {package}")
@@ -300,6 +304,6 @@ def test_real_client_program_adds_and_removes_the_server(
 
 @pytest.mark.parametrize("client", ["claude", "codex"])
 def test_plugin_manifest_names_the_author(client: str) -> None:
-    """The author is that of the package."""
+    """The manifest of the plugin has the same author as the package."""
     manifest = json.loads((SOURCE / f".{client}-plugin/plugin.json").read_text())
     assert manifest["author"] == {"name": "The wfctl authors"}

@@ -1,4 +1,4 @@
-"""wfctl accepts every command that the skills and the text for other agents name."""
+"""Every command that the skills (instructions for agents) name exists in wfctl."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ WORDS = {
     "PHASE": "plan",
     "SQL": "SELECT 1",
 }
-#: Commands that the texts name for a person, without their arguments.
+#: Commands that the texts mention without arguments, because only a person runs them.
 BARE = {"wfctl amend approve", "wfctl run"}
-#: Exit codes for commands that this root refuses, because their state is missing.
+#: Exit codes of commands that are valid but cannot succeed in the root of the test.
 REFUSED = {3, 4, 5, 6, 7}
 
 
 def commands() -> list[str]:
-    """Return each command line of the texts once."""
+    """Return all wfctl commands in the skills and in AGENTS.md, without duplicates."""
     found = [line for path in TEXTS for line in _COMMAND.findall(path.read_text())]
     return [
         one for one in dict.fromkeys(" ".join(line.split()) for line in found) if one not in BARE
@@ -42,7 +42,7 @@ def commands() -> list[str]:
 
 @pytest.mark.slow
 def test_commands_named_in_the_texts_exist(root: Place) -> None:
-    """Each command runs or is refused by the rules, but is never unknown."""
+    """wfctl runs each command, or refuses it for a good reason, but never as unknown."""
     root.call("machine", "task", "login", "task-1", "--title", "x", "--status", "pending")
     answers = [root.call(*_words(line)) for line in commands()]
     assert not [answer for answer in answers if answer.code not in {0, *REFUSED}]
@@ -56,13 +56,13 @@ def _words(line: str) -> list[str]:
 
 
 def test_texts_name_enough_commands() -> None:
-    """The texts contain more than 30 commands."""
+    """The skills and AGENTS.md contain more than 30 commands to check."""
     assert len(commands()) > 30
 
 
 @pytest.mark.parametrize("path", SKILLS, ids=lambda path: path.parent.name)
 def test_skill_has_valid_front_matter_and_length(path: Path) -> None:
-    """The folder has the same name, the description says when to use it, and the body is short."""
+    """The skill has the name of its folder, a description of its use, and a short text."""
     _, head, body = path.read_text().split("---\n", 2)
     said = yaml.safe_load(head)
     assert said["name"] == path.parent.name

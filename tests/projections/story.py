@@ -47,7 +47,7 @@ def attempt(stage: str, number: int, mode: Any, recovers: str | None = None) -> 
 
 
 def launched(stage: str, number: int) -> p.StageLaunched:
-    """Return the command that records a launch."""
+    """Return the command that records the launch of an attempt's job."""
     return p.StageLaunched(
         stage=stage,
         attempt=f"att-{number:04d}",
@@ -99,7 +99,7 @@ COMMANDS: list[Payload] = [
     p.SessionEnded(reason="budget_exhausted", next="stage-3"),
 ]
 
-#: The commands of the last stage until the workflow is completed.
+#: The commands that complete the last stage, and with it the workflow.
 REST: list[Payload] = [
     attempt("stage-3", 1, "sync"),
     computed("stage-3", 1),

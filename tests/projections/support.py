@@ -1,4 +1,4 @@
-"""Hand-made events, and the lines and documents they give."""
+"""Recorded events without a log, and the files that wfctl writes for them."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from lifecycle.rules.decide import decide
 from lifecycle.state.workflow import Workflow
 from projections.files import progress_log
 
-#: Every event of a test is accepted, including amendments.
+#: Marks each event of a test as accepted, so that approvals are valid without a proof.
 ACCEPTED = "accepted"
 
 
 class Recorded(RecordedEvent):
-    """An event as the fold and the projections see it."""
+    """A recorded event that is not read from a log."""
 
     def __init__(
         self,
@@ -46,12 +46,12 @@ PLAN: dict[str, Any] = {
 
 
 def at(number: int) -> str:
-    """Return the time of the event with a version: one minute each, from 10:00 UTC."""
+    """Return the time of the event with the given version. The events are one minute apart."""
     return f"2026-03-31T{10 + number // 60:02}:{number % 60:02}:00.250000Z"
 
 
 def history(payloads: Sequence[Payload], plan: dict[str, Any] | None = None) -> list[Recorded]:
-    """Return the creation of a workflow and the payloads as recorded events."""
+    """Return recorded events: the creation of a workflow, and one event for each payload."""
     created = build_creation_payload(plan or PLAN, created=at(1))
     return [
         Recorded(payload.type, payload.model_dump(mode="json"), n, at(n), at(n))
@@ -60,20 +60,20 @@ def history(payloads: Sequence[Payload], plan: dict[str, Any] | None = None) -> 
 
 
 def folded(payloads: Sequence[Payload], plan: dict[str, Any] | None = None) -> Workflow:
-    """Return the state after the creation of a workflow and the payloads."""
+    """Return the state of a workflow after its creation and the given payloads."""
     state = evolve(None, history(payloads, plan), {ACCEPTED})
     assert state is not None
     return state
 
 
 def lines(payloads: Sequence[Payload], plan: dict[str, Any] | None = None) -> list[str]:
-    """Return the lines of progress.log."""
+    """Return the lines of progress.log for a workflow with the given payloads."""
     found = fold_events(None, history(payloads, plan), {ACCEPTED})
     return [line for event, state in found if (line := progress_log.format_line(event, state))]
 
 
 def last_message(*payloads: Payload) -> str:
-    """Return the newest line without its time, and check the time."""
+    """Return the last line of progress.log without its time, after a check of the time."""
     newest = lines(payloads)[-1]
     stamp, _, message = newest.partition("] ")
     minute = len(payloads) + 1
@@ -83,7 +83,7 @@ def last_message(*payloads: Payload) -> str:
 
 
 def decided(commands: Sequence[Payload], plan: dict[str, Any] | None = None) -> list[Recorded]:
-    """Return the events that the rules give for the commands, one minute each."""
+    """Return the recorded events that follow from the commands by the rules, one minute apart."""
     found: list[Recorded] = []
     state = None
     for command in [

@@ -1,4 +1,4 @@
-"""The files of a fixed history match golden files, and their fields have a fixed order."""
+"""For a fixed history, wfctl writes exactly the expected files (golden files)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STORIES = {"half-way": COMMANDS, "completed": [*COMMANDS, *REST]}
 
 
 def files(events: list[Recorded]) -> dict[str, bytes]:
-    """Return the files of a history."""
+    """Return the content of the state file and of progress.log for the given events."""
     text, state = "", None
     for event, state in fold_events(None, events, {ACCEPTED}):
         text += progress_log.format_line(event, state) or ""
@@ -33,13 +33,13 @@ def files(events: list[Recorded]) -> dict[str, bytes]:
 @pytest.mark.parametrize("name", STORIES)
 @pytest.mark.parametrize("file", ["workflow-state.json", "progress.log"])
 def test_files_match_golden_files(name: str, file: str) -> None:
-    """Readers depend on every byte, so a change needs an entry in the changelog."""
+    """Other programs depend on each byte, so the changelog must mention every difference."""
     made = files(decided(STORIES[name], PLAN))[file]
     assert made.decode() == (GOLDEN / name / file).read_text("utf-8")
 
 
 def test_document_has_the_fields_of_the_protocol_in_order() -> None:
-    """Unknown fields of the workflow and of stages come last."""
+    """The state file has the protocol's fields in a fixed order, and then all other fields."""
     state = evolve(None, decided([*COMMANDS, *REST], PLAN))
     assert state is not None
     found = build_document(state)
@@ -50,13 +50,13 @@ def test_document_has_the_fields_of_the_protocol_in_order() -> None:
 
 
 def test_unfinished_workflow_has_no_workflow_status() -> None:
-    """The field appears when the workflow is completed."""
+    """The state file has the field `workflow_status` only after the workflow is completed."""
     assert "workflow_status" not in build_document(folded([]))
     assert build_document(folded([p.WorkflowCompleted(stages=3)]))["workflow_status"] == "completed"
 
 
 def test_key_order_of_the_plan_is_kept() -> None:
-    """The log sorts keys, but the file has them in the order of the plan."""
+    """The log sorts the keys of objects, but the state file has the order of the plan."""
     state = evolve(None, decided([], PLAN))
     assert state is not None
     found = build_document(state)
@@ -65,7 +65,7 @@ def test_key_order_of_the_plan_is_kept() -> None:
 
 
 def test_document_shows_approved_amendments_only() -> None:
-    """An approved amendment has the fields of the protocol and raises the version."""
+    """The state file has no proposed amendment. An approved one has all fields of the protocol."""
     proposed = p.AmendmentProposed(
         amendment="amend-1",
         kind="parameter_change",
@@ -91,7 +91,7 @@ def test_state_file_is_indented_json() -> None:
 
 
 def stored_states() -> list[Any]:
-    """Return the paths of real state files, or a skipped parameter without them."""
+    """Return the paths of real state files, or a skipped test parameter if none exist."""
     found = sorted(HISTORIES.glob("*/*/workflow-state.json"))
     if found:
         return [pytest.param(path, id="/".join(path.parts[-3:-1])) for path in found]
@@ -100,7 +100,7 @@ def stored_states() -> list[Any]:
 
 @pytest.mark.parametrize("path", stored_states())
 def test_field_order_matches_real_files(path: Path) -> None:
-    """The fields that both files have are in the same order."""
+    """Fields that a real state file and wfctl have in common are in the same order."""
     real = json.loads(path.read_text("utf-8"))
     assert in_our_order(list(real), WORKFLOW_FIELDS)
     for stage in real["stages"]:
@@ -108,9 +108,9 @@ def test_field_order_matches_real_files(path: Path) -> None:
 
 
 def in_our_order(keys: list[str], fields: tuple[str, ...]) -> bool:
-    """Return whether the known keys are in the order of the fields.
+    """Return whether the keys that wfctl knows are in wfctl's order.
 
-    The position of ``workflow_status`` differs between real files.
+    The position of ``workflow_status`` is ignored, because it differs between real files.
     """
     shared = [key for key in keys if key in fields and key != "workflow_status"]
     return shared == sorted(shared, key=fields.index) and len(shared) > len(fields) // 2

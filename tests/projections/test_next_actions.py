@@ -1,4 +1,4 @@
-"""Suggested actions are accepted by the rules, or marked as needing a person."""
+"""The rules accept each action that wfctl suggests, except actions that need a person."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from tests.projections.support import folded
 
 AT = "2026-04-01T00:00:00.000000Z"
 PREPARED = Surroundings(prepared=frozenset({"stage-1", "stage-2", "stage-3", "stage-4"}))
-#: Arguments that replace the placeholders in capitals.
+#: Arguments that replace the placeholders in a suggested command, such as TEXT.
 WORDS = {"TEXT": "a smaller step", "PATH=VALUE": "parameters.other=1", "JSON": "[]"}
 
 
 def of_stage(state: Workflow, id_: str, deed: str, words: list[str]) -> Payload:
-    """Return the command of `wfctl stage …`."""
+    """Return the command that `wfctl stage DEED` would give to the rules."""
     words = [word for word in words if word != "--or-fail"]
     text = words[1] if words else ""
     passed = [] if words else [Check(name="out", passed=True)]
@@ -43,7 +43,7 @@ def of_stage(state: Workflow, id_: str, deed: str, words: list[str]) -> Payload:
 
 
 def proposal(stage: str, option: str, value: str) -> Payload:
-    """Return the command of `wfctl amend propose …`."""
+    """Return the command that `wfctl amend propose` would give to the rules."""
     whole = value.startswith("depends_on")
     new: Any = {"depends_on": {"new": []}} if whole else {"parameters": {"other": {"new": 1}}}
     rerun = option == "--type"
@@ -58,7 +58,7 @@ def proposal(stage: str, option: str, value: str) -> Payload:
 
 
 def commands_of(state: Workflow, action: NextAction) -> list[Payload]:
-    """Return the commands of an action, with its placeholders replaced."""
+    """Return the commands that a suggested action would give to the rules."""
     words = [WORDS.get(word, word) for word in shlex.split(action.command)[1:]]
     match words:
         case ["stage", deed, id_, *rest]:
@@ -76,7 +76,7 @@ def commands_of(state: Workflow, action: NextAction) -> list[Payload]:
 
 
 def destroys_nothing(command: str) -> bool:
-    """Return whether a command keeps everything that exists."""
+    """Return whether a suggested command neither stops nor deletes anything."""
     words = shlex.split(command)[1:]
     grown = {"stage": {"ready", "complete", "fail", "retry"}, "amend": {"propose", "show"}}
     plain = {"dispatch", "run", "wait", "reconcile", "report", "rehydrate"}
@@ -86,7 +86,7 @@ def destroys_nothing(command: str) -> bool:
 
 
 def check(state: Workflow) -> int:
-    """Check every action of a state, and return their number."""
+    """Check each action that wfctl suggests for a state, and return the number of actions."""
     actions = next_actions(state, PREPARED)
     for action in actions:
         assert destroys_nothing(action.command), action
@@ -101,7 +101,7 @@ def check(state: Workflow) -> int:
 @settings(max_examples=25, derandomize=True)
 @given(CHRONICLES)
 def test_suggested_actions_are_accepted_by_the_rules(chronicle: Chronicle) -> None:
-    """This holds for any state, after placeholders are replaced."""
+    """For random states, the rules accept every suggested command with its placeholders filled."""
     check(chronicle.log.current())
 
 
@@ -109,14 +109,14 @@ def test_suggested_actions_are_accepted_by_the_rules(chronicle: Chronicle) -> No
 @settings(max_examples=500)
 @given(CHRONICLES)
 def test_suggested_actions_of_many_states_are_accepted(chronicle: Chronicle) -> None:
-    """The long test run checks many more states."""
+    """The long test run repeats this check for more random states."""
     check(chronicle.log.current())
 
 
 @settings(max_examples=10, derandomize=True)
 @given(CHRONICLES, st.booleans())
 def test_no_start_is_suggested_while_driven_or_paused(chronicle: Chronicle, driven: bool) -> None:
-    """A runner or a pause would refuse `dispatch` and `run`."""
+    """During a pause or the work of a runner, wfctl suggests neither `dispatch` nor `run`."""
     state = chronicle.log.current()
     around = Surroundings(driven=driven, paused=not driven, prepared=PREPARED.prepared)
     for action in next_actions(state, around):
@@ -125,7 +125,7 @@ def test_no_start_is_suggested_while_driven_or_paused(chronicle: Chronicle, driv
 
 
 def test_many_ready_stages_are_started_by_one_command() -> None:
-    """The suggestion is `wfctl run` instead of a line for each stage."""
+    """For 33 ready stages, wfctl suggests only `wfctl run`."""
     stages = [
         {"id": f"stage-{n}", "name": "s", "parameters": {"command": "true"}} for n in range(1, 34)
     ]
@@ -136,7 +136,7 @@ def test_many_ready_stages_are_started_by_one_command() -> None:
 
 
 def test_placeholder_dots_are_refused_as_text() -> None:
-    """A fix, an error or evidence that consists only of dots is refused."""
+    """The rules refuse a fix, an error or evidence that consists only of dots."""
     state = folded([p.StageReadied(stage="stage-1"), p.StagePrepared(stage="stage-1")])
     with pytest.raises(LifecycleError) as refusal:
         decide(state, p.StageFailed(stage="stage-1", error="…"), AT)

@@ -1,4 +1,4 @@
-"""Small plots of metrics as SVG and in braille."""
+"""Small plots of metrics, as an SVG picture or in braille characters for a terminal."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.sweeps.support import begun, sweep
 
 
 def rows(**lists: list[Any]) -> list[dict[str, Any]]:
-    """Return a row for each combination of values, whose metric is the sum of its numbers."""
+    """Return one row for each combination of the values. Its metric is the sum of the numbers."""
     found: list[dict[str, Any]] = [{}]
     for name, values in lists.items():
         found = [{**one, name: value} for one in found for value in values]
@@ -26,7 +26,7 @@ def rows(**lists: list[Any]) -> list[dict[str, Any]]:
 
 
 def test_plot_axis_is_the_parameter_with_the_most_values() -> None:
-    """Other parameters give one line each, and seeds are averaged with the standard error."""
+    """Each combination of the other parameters is one line, and values of seeds are averaged."""
     plot = plot_of_tasks(rows(T=[1, 2, 3], L=[8, 16], seed=[0, 2, 4, 6, 8]), "e")
     assert plot is not None
     assert (plot.over, list(plot.lines)) == ("T", ["L = 8", "L = 16"])
@@ -36,7 +36,7 @@ def test_plot_axis_is_the_parameter_with_the_most_values() -> None:
 
 
 def test_plot_axis_can_be_chosen() -> None:
-    """A text parameter or a parameter with a single value cannot be the axis."""
+    """wfctl refuses a parameter with text, or with only one value, as the axis."""
     every = rows(T=[1, 2, 3], L=[8, 16], kind=["x"])
     assert plot_of_tasks(every, "e", "L") is not None
     assert plot_of_tasks(every, "e", "kind") is None
@@ -46,7 +46,7 @@ def test_plot_axis_can_be_chosen() -> None:
 
 @pytest.mark.parametrize("numbers", [[1.0, 2.0], [1.0, 1.0], [0.0, 0.0], [-1e300, 1e300], [1e-9]])
 def test_plots_are_well_formed_in_both_forms(numbers: list[float]) -> None:
-    """The values are equal, huge or tiny, and the plot fits the terminal."""
+    """SVG and braille plots work for equal, huge and tiny values."""
     attempts = [
         SimpleNamespace(metrics=[{"name": "e", "value": value, "error": None}])
         for value in [*numbers, numbers[0]]
@@ -61,7 +61,7 @@ def test_plots_are_well_formed_in_both_forms(numbers: list[float]) -> None:
 
 
 def test_metrics_command_prints_a_plot(tmp_path: Path) -> None:
-    """The error for an unknown metric lists the known ones."""
+    """`wfctl metrics --plot NAME` prints a plot; for an unknown name, it lists the metrics."""
     place = begun(tmp_path, sweep(tmp_path / "trace", {"grid": {"T": [1, 2, 3]}}))
     place.done("run")
     assert "⠤" in place.call("metrics", "stage-1", "--plot", "energy").out
@@ -77,7 +77,7 @@ def test_metrics_command_prints_a_plot(tmp_path: Path) -> None:
     "values", [(1e308, -1e308, 5e-324), (5e-324, 1e-323), (1.7e308, 1.7e308), (10**300, -(10**300))]
 )
 def test_extreme_numbers_can_be_plotted(values: tuple[float, ...]) -> None:
-    """Values beyond the axis and their means are drawn at the edge."""
+    """Values that are too large for the axis are drawn at its edge."""
     rows = [
         {"values": {"T": T, "seed": seed}, "metrics": {"x": value}}
         for T, value in enumerate(values)

@@ -1,4 +1,4 @@
-"""``progress.log`` has the exact words that its readers search for, for each kind of line."""
+"""Each line of ``progress.log`` has the exact words for which other programs search."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ATTEMPT: dict[str, Any] = {**HERE, "attempt": "att-0001"}
 
 
 def attempt(**more: Any) -> p.AttemptStarted:
-    """Return an attempt's start."""
+    """Return the event of an attempt's start."""
     fields: dict[str, Any] = {
         **ATTEMPT,
         "mode": "tmux",
@@ -47,7 +47,8 @@ KEPT = ".wfctl/drift/x"
 #: The version and hash of the log, at the end of the first and last line of a session.
 ANCHOR = re.compile(r" \[log at version \d+: [0-9a-f]{64}\]$")
 
-#: Events → line. Each name starts with the type of the last event.
+#: For each kind of line: the events that lead to it, and its text. Each key starts with the type of
+#: the last event.
 SPELLING: dict[str, tuple[list[Payload], str]] = {
     "workflow.created": ([], "Workflow created: melt-2026-03-31. 3 stages. Purpose: See it melt."),
     "workflow.completed": (
@@ -280,10 +281,10 @@ SPELLING: dict[str, tuple[list[Payload], str]] = {
     ),
 }
 
-#: These events have no line, or another event of the same append has the line.
+#: Events without a line of their own. Another event of the same append may have a line.
 SILENT = {"drift.adopted", "drift.reverted"}
 
-#: These events start a stream, or contain lines of others.
+#: Events of an import. They start a log, or contain lines that other programs wrote.
 IMPORTED = {"workflow.imported", "line.imported", "state.imported"}
 
 
@@ -298,25 +299,25 @@ def test_log_line_has_the_expected_text(name: str) -> None:
 
 
 def test_every_event_type_is_covered_or_silent() -> None:
-    """A new event type must be added to one of the lists."""
+    """A new event type must have an example of its line, or be listed as an event without one."""
     spelt = {name.split()[0] for name in SPELLING}
     assert spelt | SILENT | IMPORTED == set(STAGED)
 
 
 @pytest.mark.parametrize("type_", sorted(SILENT))
 def test_silent_event_adds_no_line(type_: str) -> None:
-    """Another event of the same append has the line."""
+    """wfctl writes no line for this event to progress.log."""
     event = Recorded(type_, {"file": "progress.log"}, 2, at(2), at(2))
     assert progress_log.format_line(event, folded([])) is None
 
 
 def test_first_start_of_an_attempt_has_no_line() -> None:
-    """Only an attempt that replaces a lost one has its own line; others show their launch."""
+    """Only the launch of a first attempt has a line; the start of a replacing attempt has one."""
     assert len(lines([READIED, attempt()])) == 2
 
 
 def test_import_has_a_line() -> None:
-    """The line belongs to the last event of the import and has the number of stages."""
+    """The last event of an import adds a line with the number of stages."""
     state = folded([])
     state.import_end = state.head
     event = Recorded("state.imported", {}, state.head, "", "2026-03-31T10:00:00.000000Z", "+00:00")
@@ -325,7 +326,7 @@ def test_import_has_a_line() -> None:
 
 
 def test_purpose_ends_with_one_full_stop() -> None:
-    """The full stop is added if the purpose has none, and the purpose may be missing."""
+    """wfctl adds a missing full stop to the purpose, and accepts a plan without a purpose."""
     bare = {key: value for key, value in PLAN.items() if key != "purpose"}
     assert lines([], bare)[0].endswith("] Workflow created: melt-2026-03-31. 3 stages.\n")
     assert lines([], {**bare, "purpose": "Melt"})[0].endswith("stages. Purpose: Melt.\n")
@@ -333,7 +334,7 @@ def test_purpose_ends_with_one_full_stop() -> None:
 
 @pytest.mark.parametrize("text", ["a\nb", "a\r\nb", "a\u2028b", "a\x0bb", "a\x85b"])
 def test_line_breaks_in_an_event_are_replaced(text: str) -> None:
-    """One event is one line, for every program that splits lines."""
+    """Each event stays on one line, whatever line breaks its text contains."""
     assert last_message(p.NoteLogged(text=text)) == "a b"
     assert len(lines([p.NoteLogged(text=text)])[-1].splitlines()) == 1
 
@@ -349,19 +350,19 @@ def test_line_breaks_in_an_event_are_replaced(text: str) -> None:
     ],
 )
 def test_local_time_has_whole_seconds_and_the_offset(offset: str, shown: str) -> None:
-    """The offset is that of the writer, and fractions of a second are dropped."""
+    """The time is in the time zone of the writer, without fractions of a second."""
     assert convert_utc_to_local_seconds("2026-12-31T23:59:59.999999Z", offset) == shown
 
 
 def test_utc_time_has_whole_seconds() -> None:
-    """An imported time in another format is kept as typed."""
+    """A time in UTC loses its fractions; an imported time in another format is not changed."""
     assert truncate_utc_to_seconds("2026-12-31T23:59:59.999999Z") == "2026-12-31T23:59:59Z"
     assert truncate_utc_to_seconds("2026-04-02 00:00") == "2026-04-02 00:00"
     assert truncate_utc_to_seconds(None) is None
 
 
 def test_invalid_budget_is_shown_as_the_default() -> None:
-    """Old logs may have an invalid budget, and their charges still get lines."""
+    """For an old log with an invalid budget, wfctl writes "total=1/6" with the default budget 6."""
     charged = [STARTED, p.CostCharged(stage="stage-1", weight=1, work_class="sync")]
     state = folded(charged)
     state.session_config = {"session_budget": "abc"}

@@ -1,4 +1,4 @@
-"""Reports and plots of a loop show the best value so far, or the last value without a direction."""
+"""Summaries and plots of a loop show its best value, if the loop has a direction to improve."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def told(values: list[float], metric: dict[str, Any], until: dict[str, Any]) -> 
 def state_of(
     values: list[float], metric: dict[str, Any], *until: dict[str, Any], error: float | None = None
 ) -> Workflow:
-    """Return the state of a workflow with a loop of the given values."""
+    """Return the state of a workflow whose loop has one round for each value."""
     plan = deepcopy(PLAN)
     plan["stages"][1]["parameters"]["metrics"]["f"] = {"at": "f.json#/f", **metric}
     plan["rounds"]["search"]["until"] = [{"metric": "next.f", **one} for one in until]
@@ -48,14 +48,14 @@ def state_of(
 def test_loop_summary_names_the_best_value(
     metric: dict[str, Any], until: dict[str, Any], best: str
 ) -> None:
-    """The metric or the criterion says which direction is better."""
+    """The metric or the stop criterion defines whether lower or higher values are better."""
     found = told([3.0, 5.0, 2.0, 4.0], metric, until)
     assert (found.best, found.last) == (best, "next.f = 4")
     assert f"best {best}" in str(found)
 
 
 def test_loop_summary_of_an_improving_error_has_no_best_value() -> None:
-    """For a mean with its error, the summary has only the last value."""
+    """If a loop only reduces the error of a mean, the summary has only the last value."""
     found = told([3.0, 5.0, 4.0], {"error": "#/error"}, {"relative_error": 0.1})
     assert (found.best, found.last) == (None, "next.f = 4")
     assert "best" not in str(found)
@@ -65,7 +65,7 @@ def test_loop_summary_of_an_improving_error_has_no_best_value() -> None:
 
 
 def test_criterion_is_plotted_over_the_rounds() -> None:
-    """The plot has error bars, steps of the best value so far, and lines for limits."""
+    """The plot shows values with error bars, the best value so far, and the limits."""
     until = ({"below": 0.5}, {"no_better": 0.1, "rounds": 2}, {"above": 9})
     state = state_of([3.0, 5.0, 2.0, 4.0], {"better": "lower"}, *until, error=0.25)
     (plot,) = plots_of_rounds(state, "search")
@@ -85,7 +85,7 @@ def test_criterion_is_plotted_over_the_rounds() -> None:
 
 
 def test_plot_without_best_or_limit_shows_values_only() -> None:
-    """The criterion may say that higher is better, and a single round has no plot."""
+    """A criterion on the error adds no limit to the plot. A single round has no plot."""
     sharper = state_of([3.0, 5.0], {"error": "#/error"}, {"relative_error": 0.1})
     (plot,) = plots_of_rounds(sharper, "search")
     assert (list(plot.best), plot.limits) == ([], {})
@@ -97,14 +97,14 @@ def test_plot_without_best_or_limit_shows_values_only() -> None:
 
 @pytest.mark.parametrize("limit", [1e308, -1e308, 5e-324, 3.0])
 def test_extreme_limits_can_be_plotted(limit: float) -> None:
-    """A limit beyond the axis is drawn at the edge."""
+    """A limit that is too large for the axis is drawn at its edge."""
     (plot,) = plots_of_rounds(state_of([3.0, 3.0], {}, {"below": limit}), "search")
     assert "nan" not in draw_plot(plot)
     assert len(draw_braille_plot(plot)) > 3
 
 
 def test_plot_shows_the_unit_of_a_metric() -> None:
-    """The unit is next to the name above the axis, unless the rounds have different units."""
+    """The plot shows the unit next to the name, unless the rounds have different units."""
     state = state_of([3.0, 5.0], {}, {"below": 3.5})
     loop = state.loops["search"]
 
@@ -129,7 +129,7 @@ def test_plot_shows_the_unit_of_a_metric() -> None:
 
 @pytest.mark.parametrize(("limit", "arrow"), [({"below": -1000}, "↓"), ({"above": 1000}, "↑")])
 def test_distant_limit_is_named_at_the_edge_of_the_plot(limit: dict[str, Any], arrow: str) -> None:
-    """The scale follows the values, and no line is drawn for the limit."""
+    """If a limit is far from all values, the plot names it and draws no line."""
     (plot,) = plots_of_rounds(state_of([3.0, 5.0, 2.0, 4.0], {}, limit), "search")
     picture = ET.fromstring(draw_plot(plot))
     heights = [float(one.get("cy", "")) for one in picture.findall("{*}circle")]
@@ -145,7 +145,7 @@ def test_distant_limit_is_named_at_the_edge_of_the_plot(limit: dict[str, Any], a
 
 @pytest.mark.parametrize("rounds", range(3, 31))
 def test_round_axis_has_at_least_two_labels(rounds: int) -> None:
-    """The labels are whole numbers, because round 2.5 does not exist."""
+    """The plot labels at least two rounds, and only whole numbers."""
     (plot,) = plots_of_rounds(state_of([1.0] * rounds, {}, {"below": 0}), "search")
     texts = ET.fromstring(draw_plot(plot)).findall("{*}text")
     named = [one.text or "" for one in texts if one.get("y") == "217"]

@@ -1,4 +1,4 @@
-"""A workflow, and keys that belong to one test."""
+"""Fixtures: a workflow, and signing keys that only one test uses."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.cli.support import Place, call, write_plan
 
 @pytest.fixture(autouse=True)
 def state_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Give the test its own state and configuration folders."""
+    """Give the test its own folders for wfctl's state and configuration of a user."""
     home = tmp_path / "state"
     monkeypatch.setenv("XDG_STATE_HOME", str(home))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))

@@ -1,4 +1,4 @@
-"""Named edits of an honest proof; most edited proofs must be refused."""
+"""Edits of a valid proof. Almost every edited proof must be refused."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from extensions.proofs.proof import Proof, read_proof
 from tests.proofs.tampering import with_head, with_line
 
 Place = tuple[str | int, ...]
-#: JSON values, as text, that replace a value in the first line.
+#: JSON values, as text, that replace a value in the first line of a proof's content.
 LETTERS = (
     *("1e400", "NaN", "-Infinity", "-0", "1", "1.0", "2.0", "2e0", "true", "null", "[]", "{}"),
     *("1234567890123456789012345678901234567890", '""', '"2"', '"\\u002fnu"', '"/nu\\u000a"'),
     *('"\\ud800"', '"/nu\\u2028  value     1"', '"\u202e"', '"/sigma"', '"stage-1\\/fit.json"'),
 )
-#: Paths of the values in the first line.
+#: Paths of the values to replace in the first line of a proof's content.
 PLACES: tuple[Place, ...] = (
     *(("wfctl-proof",), ("lengths",), ("lengths", 0), ("lengths", -1)),
     *(("claim",), ("claim", "output"), ("claim", "pointer")),
 )
-#: Pointers that exist in the file of the proof.
+#: JSON pointers to values that exist in the proven file.
 HONEST = ("", "/nu", "/sigma", "/n", "/a~1b", "/a~1b/~0", "/a~1b/~0/0", "/a~1b/~0/1/\u202e\n")
 POINTERS = (
     *HONEST,
@@ -49,7 +49,10 @@ _MARK = "\uf8ff"
 
 
 def edits_of_claim(proof: str) -> Iterator[tuple[str, str]]:
-    """Yield edits of the line before the texts."""
+    """Yield edits of the first line of a proof's content, which claims what is proven.
+
+    Each edit is a name and the edited proof.
+    """
     for place in PLACES:
         for letters in LETTERS:
             yield f"{place} is {letters}", _with_letters(proof, place, letters)
@@ -73,7 +76,7 @@ def edits_of_claim(proof: str) -> Iterator[tuple[str, str]]:
 
 
 def edits_of_texts(text: str, count: int) -> Iterator[tuple[str, str]]:
-    """Yield edits of random values in the event and in the texts, with a fixed seed."""
+    """Yield random edits of the proven event and of the texts. They are the same in each run."""
     proof, dice = read_proof(text.encode()), random.Random(7)
     for number in range(count):
         at = dice.randrange(len(proof.texts) + 1)
@@ -87,7 +90,7 @@ def edits_of_texts(text: str, count: int) -> Iterator[tuple[str, str]]:
 
 
 def edits_of_lines(proof: str) -> Iterator[tuple[str, str]]:
-    """Yield edits of the other lines of the proof."""
+    """Yield edits of the proof's lines around its content, such as the index and signatures."""
     lines = proof.split("\n")
     index = lines[2].removeprefix("index ")
     for new in (f"0{index}", f"+{index}", f"{index} ", f" {index}", f"{index}.0", "\u0665", "-1"):

@@ -1,4 +1,4 @@
-"""Named ways to change a proof; every changed proof must be refused."""
+"""Ways to tamper with a proof. Every tampered proof must be refused."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from typing import Any
 from extensions.proofs.proof import WORDS, Proof
 from extensions.proofs.signed_note import Note
 
-#: The forger's word, which no answer may contain.
+#: A word that the forger inserts into proofs. No accepted answer may contain the word.
 WORD = "INSERTED"
 Change = Callable[["Known"], "bytes | Proof"]
 
 
 @dataclass(frozen=True)
 class Known:
-    """A whole proof of a value, a proof of another stage's result, and all events of the log."""
+    """Material for a forger: a full proof, a proof of another stage, and all events of the log."""
 
     proof: Proof
     other: Proof
     events: list[bytes]
 
     def event(self, type_: str, **data: Any) -> bytes:
-        """Return the text of the last event of a type whose data has the given values."""
+        """Return the text of the last event that has the given type and data."""
         for text in reversed(self.events):
             event = json.loads(text)
             if event["type"] == type_ and data.items() <= event["data"].items():
@@ -40,7 +40,7 @@ class Known:
 
 
 def tampered() -> Iterator[tuple[str, Change]]:
-    """Yield the name and the function of each change."""
+    """Yield the name of each way to tamper, and the function that applies it."""
     yield from _of_the_leaf()
     yield from _of_the_texts()
     yield from _of_the_claim()
@@ -195,13 +195,13 @@ def _of_the_place() -> Iterator[tuple[str, Change]]:
 
 
 def packed(content: bytes) -> bytes:
-    """Return extra data in the packed form of a proof."""
+    """Compress the content of a proof to the form that a proof file has."""
     packing = zlib.compressobj(zdict=WORDS)
     return packing.compress(content) + packing.flush()
 
 
 def unpacked(extra: bytes) -> bytes:
-    """Return the content of packed extra data."""
+    """Decompress the content of a proof."""
     return zlib.decompressobj(zdict=WORDS).decompress(extra)
 
 
@@ -217,7 +217,7 @@ def with_head(proof: str, edit: Callable[[dict[str, Any]], Any]) -> str:
 
 
 def with_line(proof: str, edit: Callable[[bytes], bytes]) -> str:
-    """Return a proof after an edit of the bytes of the line before its texts."""
+    """Return the proof after an edit of the first line of its content, as bytes."""
     lines = proof.split("\n")
     head, texts = unpacked(b64decode(lines[1].removeprefix("extra "))).split(b"\n", 1)
     extra = b64encode(packed(b"\n".join((edit(head), texts)))).decode()

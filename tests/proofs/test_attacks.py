@@ -1,4 +1,7 @@
-"""Even with the log file and its key, the owner cannot secretly change what a witness saw."""
+"""The owner of a log cannot change what a witness (a signing observer) has seen unnoticed.
+
+This is true even if the owner has the log file and its signing key.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,7 @@ def _opened(texts: list[str]) -> MemoryStore:
 
 
 def _texts(count: int) -> list[str]:
-    """Return the texts of a new log."""
+    """Return the events of a new log, as texts."""
     store = MemoryStore(schema=SCHEMA, clock=ticking())
     for number in range(count):
         store.append(STREAM, [note(f"text {number}")], expected=number, claim=claim())
@@ -49,7 +52,7 @@ def _texts(count: int) -> list[str]:
 
 
 def _attacked(texts: list[str], seen: int, kind: str, dice: random.Random) -> list[str]:
-    """Return the texts of a log in which a part seen by the witness is changed or removed."""
+    """Return the events after an attack on the part of the log that the witness has seen."""
     at = dice.randrange(seen)
     more = _texts(dice.randrange(1, 12))
     if kind == "cut":
@@ -66,7 +69,7 @@ def _attacked(texts: list[str], seen: int, kind: str, dice: random.Random) -> li
 
 
 def _signed(store: MemoryStore) -> tuple[Checkpoint, Note]:
-    """Return a checkpoint signed with the log's own key, without looking at earlier ones."""
+    """Sign a checkpoint of the log without a comparison with earlier checkpoints, like a forger."""
     from eventstore.merkle_tree import Frontier
 
     tree = Frontier()
@@ -80,14 +83,17 @@ def _signed(store: MemoryStore) -> tuple[Checkpoint, Note]:
 
 
 def _cosigned(witness: Witness, store: MemoryStore, olds: tuple[int, ...]) -> list[int]:
-    """Return the answers to the requests that the owner of a log can send to a witness."""
+    """Request a cosignature of the log from the witness, and return the status of each answer.
+
+    ``olds`` are the sizes of the log that the requests claim as already known.
+    """
     checkpoint, signed = _signed(store)
     bodies = [request_of(store, STREAM, checkpoint, signed, old) for old in olds]
     return [witness.answer(body).status for body in bodies]
 
 
 def _held(witness: Witness, origin: str, store: MemoryStore) -> JudgedNotes:
-    """Return the findings about a log for anyone with the last checkpoint of the witness."""
+    """Compare the log with the last checkpoint of the witness, and return the findings."""
     seen = witness.seen(origin)
     assert seen is not None
     assert seen.note is not None
@@ -123,6 +129,6 @@ def test_witness_detects_each_kind_of_attack(tmp_path: Path, kind: int) -> None:
 
 @pytest.mark.long
 def test_witness_detects_a_thousand_attacks(tmp_path: Path) -> None:
-    """The logs are cut, forked, rewritten with correct hashes, swapped or restored."""
+    """The witness refuses logs that were cut, forked, rewritten, swapped or restored."""
     for seed in range(1000, 2000):
         _one_is_seen(tmp_path, seed)

@@ -1,4 +1,4 @@
-"""A checkpoint proves the content of a log to anyone who keeps a copy of the checkpoint."""
+"""A checkpoint (signed digest of a log) proves the log's content to everyone who has a copy."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _kinds(place: Place, *options: str) -> list[str]:
 
 
 def test_checkpoint_contains_the_merkle_root_of_the_log(place: Place) -> None:
-    """The note has three lines and a signature, and the same log gives the same bytes."""
+    """Two checkpoints of an unchanged log are equal and have a valid signature."""
     _notes(place, "one", "two")
     found = place.done("checkpoint")
     note = read_note(found["checkpoint"].encode())
@@ -75,7 +75,7 @@ def test_checkpoint_contains_the_merkle_root_of_the_log(place: Place) -> None:
 
 
 def test_checkpoint_continues_from_the_previous_one(place: Place) -> None:
-    """The root equals that of a checkpoint which another user account computes from the start."""
+    """A checkpoint that continues from the last one has the same root as one from the start."""
     _notes(place, "one")
     place.done("checkpoint")
     _notes(place, "two", "three")
@@ -85,7 +85,7 @@ def test_checkpoint_continues_from_the_previous_one(place: Place) -> None:
 
 
 def test_checkpoint_does_not_change_the_log(place: Place) -> None:
-    """No event and no table changes."""
+    """`wfctl checkpoint` adds no event and changes no stored event."""
     before = place.version(), sha256(place.call("events", "--stored").out.encode()).hexdigest()
     place.done("checkpoint")
     after = place.version(), sha256(place.call("events", "--stored").out.encode()).hexdigest()
@@ -93,7 +93,7 @@ def test_checkpoint_does_not_change_the_log(place: Place) -> None:
 
 
 def test_existing_checkpoint_file_is_not_overwritten(place: Place) -> None:
-    """The command exits with 4."""
+    """`wfctl checkpoint FILE` exits with 4 if the file exists."""
     file = place.path / "melt.checkpoint"
     place.done("checkpoint", str(file))
     content = file.read_bytes()
@@ -102,7 +102,7 @@ def test_existing_checkpoint_file_is_not_overwritten(place: Place) -> None:
 
 
 def test_valid_log_agrees_with_its_checkpoints(place: Place) -> None:
-    """The log matches the file in the root and the last checkpoint of the user account."""
+    """`fsck` compares the log with its checkpoint in the root and in the user's state folder."""
     place.done("checkpoint")
     _notes(place, "one")
     data = place.done("fsck")
@@ -110,7 +110,7 @@ def test_valid_log_agrees_with_its_checkpoints(place: Place) -> None:
 
 
 def test_fsck_detects_a_truncated_log_by_its_checkpoint(place: Place) -> None:
-    """The file is enough, even if the remembered head of the log is gone."""
+    """`fsck` needs only the checkpoint to detect that the last events were deleted."""
     _notes(place, "one", "two")
     place.done("checkpoint")
     (place.path / ".wfctl" / "sync.json").unlink()
@@ -124,7 +124,7 @@ def test_fsck_detects_a_truncated_log_by_its_checkpoint(place: Place) -> None:
 
 
 def test_fsck_detects_a_restored_and_continued_log(place: Place, tmp_path: Path) -> None:
-    """The hash chain is intact, but a checkpoint shows the version where the fork starts."""
+    """An old copy of the log with new events contradicts the checkpoint of the newer log."""
     place.done("checkpoint")
     size = place.version()
     _copy(place, tmp_path / "copy")
@@ -139,7 +139,7 @@ def test_fsck_detects_a_restored_and_continued_log(place: Place, tmp_path: Path)
 
 
 def test_fsck_detects_a_replaced_log(place: Place, tmp_path: Path) -> None:
-    """A history that was written again from its first event has another origin."""
+    """If the log was replaced by a new one, its origin differs from that of the checkpoint."""
     place.done("checkpoint")
     other = tmp_path / "other"
     other.mkdir()
@@ -152,7 +152,7 @@ def test_fsck_detects_a_replaced_log(place: Place, tmp_path: Path) -> None:
 
 
 def test_checkpoint_of_another_workflow_is_skipped(place: Place, tmp_path: Path) -> None:
-    """The checkpoint is listed, but neither confirms nor contradicts this log."""
+    """`fsck` lists the checkpoint, but does not compare it with this log."""
     (tmp_path / "other").mkdir()
     other = Place(tmp_path / "other")
     plan = write_plan(tmp_path, {**PLAN, "workflow_id": "frost"}, "frost.json")
@@ -167,7 +167,7 @@ def test_checkpoint_of_another_workflow_is_skipped(place: Place, tmp_path: Path)
 
 
 def test_machine_checkpoints_are_compared_with_their_own_log(place: Place) -> None:
-    """`fsck` compares each checkpoint with the log that it was made of."""
+    """`fsck` compares the checkpoint of a machine with the machine's events."""
     place.done("machine", "init", "ship", "--type", "feature")
     place.done("checkpoint")
     place.done("checkpoint", "--machine", "ship")
@@ -179,7 +179,7 @@ def test_machine_checkpoints_are_compared_with_their_own_log(place: Place) -> No
 def test_checkpoint_without_its_key_still_contradicts_a_log(
     place: Place, state_home: Path, kept: str, then: str
 ) -> None:
-    """Otherwise a user could hide a truncated log by deleting the key."""
+    """A user cannot hide deleted events by deleting the key that signed the checkpoint."""
     _notes(place, "one", "two")
     place.done("checkpoint")
     (state_home / "wfctl" / "checkpoint.key").unlink()
@@ -195,7 +195,7 @@ def test_checkpoint_without_its_key_still_contradicts_a_log(
 
 
 def test_checkpoint_signed_by_an_unknown_key_is_skipped(place: Place, tmp_path: Path) -> None:
-    """Otherwise anyone could contradict a log with a file; `--public-key` makes the key known."""
+    """Anyone could write such a file, so `fsck` ignores it without `--public-key`."""
     found = place.done("checkpoint")
     os.environ["XDG_STATE_HOME"] += "-of-another"
     data = place.done("fsck")
@@ -207,7 +207,7 @@ def test_checkpoint_signed_by_an_unknown_key_is_skipped(place: Place, tmp_path: 
 
 
 def test_fsck_accepts_a_checkpoint_file_as_option(place: Place, tmp_path: Path) -> None:
-    """A co-author kept the file; the root and the user account no longer have it."""
+    """`fsck` detects a change with a copy of the checkpoint that another person kept."""
     _notes(place, "one")
     file = tmp_path / "theirs"
     found = place.done("checkpoint", str(file))
@@ -220,7 +220,7 @@ def test_fsck_accepts_a_checkpoint_file_as_option(place: Place, tmp_path: Path) 
 
 
 def test_checkpoint_can_be_stored_in_a_git_tag(place: Place) -> None:
-    """`fsck` reads the tags, and an existing tag is not created again."""
+    """`fsck` reads checkpoints from git tags, and wfctl creates no tag a second time."""
     need_programs("git")
     git = ["git", "-C", str(place.path), "-c", "user.name=A", "-c", "user.email=a@example.org"]
     assert place.json("checkpoint", "--git-tag").code == 3  # The root is not in a repository yet.
@@ -241,7 +241,7 @@ def test_checkpoint_can_be_stored_in_a_git_tag(place: Place) -> None:
 
 
 def test_unreadable_signing_record_prevents_new_signatures(place: Place, state_home: Path) -> None:
-    """Without the record, wfctl could sign a second history."""
+    """Without the record of signed checkpoints, wfctl could sign a second history."""
     place.done("checkpoint")
     (record,) = (state_home / "wfctl" / "checkpoints").glob("*.json")
     record.write_text("{}")
@@ -252,7 +252,7 @@ def test_unreadable_signing_record_prevents_new_signatures(place: Place, state_h
     "content", [b"", b"\xff", b"nothing\n", b"a\n1\nAA==\n\n\xe2\x80\x94 n AAAAAAAA\n"]
 )
 def test_invalid_checkpoint_file_is_skipped(place: Place, content: bytes) -> None:
-    """The file is listed, and the other checkpoints are still checked."""
+    """`fsck` lists the invalid file, and still compares the log with other checkpoints."""
     place.done("checkpoint")
     (place.path / ".wfctl" / "checkpoints" / "x.checkpoint").write_bytes(content)
     data = place.done("fsck")
@@ -261,7 +261,7 @@ def test_invalid_checkpoint_file_is_skipped(place: Place, content: bytes) -> Non
 
 
 def test_archive_contains_a_checkpoint_of_its_log(place: Place, tmp_path: Path) -> None:
-    """A root imported from the archive agrees, until its log loses events."""
+    """If an imported log loses events, `fsck` detects this with the archive's checkpoint."""
     _notes(place, "one", "two")
     place.done("export", "archive", str(tmp_path / "melt.zip"))
     key = place.done("checkpoint", "--public-key")["public_key"]
@@ -279,7 +279,7 @@ def test_archive_contains_a_checkpoint_of_its_log(place: Place, tmp_path: Path) 
 
 
 def test_fifo_and_folder_among_checkpoints_are_skipped(place: Place) -> None:
-    """`fsck` lists them and does not wait for the pipe."""
+    """`fsck` lists a pipe and a folder in the checkpoint folder, and does not wait for the pipe."""
     place.done("checkpoint")
     os.mkfifo(place.path / ".wfctl" / "checkpoints" / "pipe.checkpoint")
     (place.path / ".wfctl" / "checkpoints" / "folder.checkpoint").mkdir()

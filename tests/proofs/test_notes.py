@@ -1,4 +1,4 @@
-"""Signed notes follow the specification that other programs use."""
+"""Signed notes (short texts with signatures) have the format of the public specification."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from extensions.proofs.checkpoint import load_or_create_log_signer, load_or_crea
 from extensions.proofs.errors import UnreadableNote, UnverifiedNote
 from extensions.proofs.signed_note import Note, Signature, read_key, read_note, verify_note
 
-#: The example of c2sp.org/signed-note.
+#: The example in the specification c2sp.org/signed-note.
 KEY = "example.com/foo+530d903a+AekyeRrm56hApGFkyQR4ZCbV54Id2LKaANYcrnKv3U2k"
 NOTE = """This is an example message.
 
@@ -19,7 +19,7 @@ NOTE = """This is an example message.
 
 
 def test_example_note_of_the_specification_is_verified() -> None:
-    """The note and its key are written again exactly as they were read."""
+    """wfctl verifies the example, and writes the note and its key exactly as it read them."""
     note = read_note(NOTE.encode())
     assert verify_note(note, [read_key(KEY)]) == [read_key(KEY)]
     assert str(note) == NOTE
@@ -27,7 +27,7 @@ def test_example_note_of_the_specification_is_verified() -> None:
 
 
 def test_changed_note_is_not_verified() -> None:
-    """A changed character of the text or of the signature is detected."""
+    """wfctl detects a changed character in the text or in the signature."""
     key = read_key(KEY)
     with pytest.raises(UnverifiedNote):
         verify_note(read_note(NOTE.replace("an example", "no example").encode()), [key])
@@ -36,7 +36,7 @@ def test_changed_note_is_not_verified() -> None:
 
 
 def test_signatures_of_unknown_keys_are_ignored(tmp_path: Path) -> None:
-    """At least one signature must be from a known key."""
+    """wfctl verifies a note if at least one signature is from a known key."""
     note = read_note(NOTE.encode())
     other = Signature("example.com/bar", b"\0\0\0\0", b"x" * 64)
     both = Note(note.text, (other, *note.signatures))
@@ -62,7 +62,7 @@ def test_signatures_of_unknown_keys_are_ignored(tmp_path: Path) -> None:
     ],
 )
 def test_malformed_note_is_refused(text: str) -> None:
-    """The reader raises UnreadableNote."""
+    """Reading the note raises UnreadableNote."""
     with pytest.raises(UnreadableNote):
         read_note(text.encode())
 
@@ -72,7 +72,7 @@ def test_malformed_note_is_refused(text: str) -> None:
     ["", "name", "name+530d903a", KEY + "A", KEY.replace("530d903a", "530d903b"), "a b" + KEY],
 )
 def test_malformed_key_is_refused(key: str) -> None:
-    """The id of a key must match its content."""
+    """Reading a key raises UnreadableNote, for example if its id does not match its content."""
     with pytest.raises(UnreadableNote):
         read_key(key)
 
@@ -80,7 +80,7 @@ def test_malformed_key_is_refused(key: str) -> None:
 def test_private_keys_are_readable_only_by_their_owner(
     state_home: Path,
 ) -> None:
-    """The key files are outside every root; witness and logs have different keys."""
+    """The key files are outside the workflow's root and have the mode 0600."""
     log, witness = load_or_create_log_signer("one").public, load_or_create_witness_signer().public
     files = sorted((state_home / "wfctl").glob("*.key"))
     assert [path.name for path in files] == ["checkpoint.key", "witness.key"]

@@ -1,4 +1,4 @@
-"""A checked proof prints only content that its digests confirm."""
+"""The check of a proof prints only content that the digests in the proof confirm."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.proofs.test_proving import keep_plain_environment
 pytestmark = pytest.mark.slow
 
 FIT = '{"nu": 0.59, "sigma": 0.01, "a/b": {"~": [1, {"\\u202e\\n": "two\\nlines"}]}, "n": -0}'
-#: Random bytes, which compression cannot shorten.
+#: A shell command for random bytes, which make the proven file too large for a short proof.
 _NOISE = "noise=$(head -c 900 /dev/urandom | base64 -w 0)"
 PLAN: dict[str, Any] = {
     "workflow_id": "melt",
@@ -61,7 +61,7 @@ PLAN: dict[str, Any] = {
 
 
 class Made(NamedTuple):
-    """A workflow, a whole proof of its number, the log's public key, and the script of the docs."""
+    """A workflow, a full proof of a number, the log's public key, and the documented script."""
 
     place: Place
     proof: str
@@ -69,13 +69,13 @@ class Made(NamedTuple):
     script: Path
 
     def check(self, proof: str, *of: str) -> Answer:
-        """Check a proof as text; the script of the docs must agree with wfctl."""
+        """Check a proof with wfctl, and require the same verdict of the documented script."""
         answer, script = self.check_both(proof, *of)
         assert (script.returncode == 0) == (answer.code == 0), (answer, script)
         return answer
 
     def check_both(self, proof: str, *of: str) -> tuple[Answer, subprocess.CompletedProcess[str]]:
-        """Return the answers of wfctl and of the script of the docs."""
+        """Check a proof with wfctl and with the documented script, and return both answers."""
         file = self.place.path.parent / "edited.tlog-proof"
         file.write_bytes(proof.encode("utf-8", "surrogatepass"))
         line = [sys.executable, "-I", "-S", str(self.script), str(file), self.key, *of]
@@ -86,7 +86,7 @@ class Made(NamedTuple):
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Made]:
-    """Compute the stage, and prove its number with the whole file."""
+    """Compute the workflow, and prove a number of the first stage, with the whole file."""
     folder = tmp_path_factory.mktemp("printed")
     with pytest.MonkeyPatch.context() as login:
         keep_plain_environment(login)
@@ -117,14 +117,14 @@ FORGED = "/nu\n  value     0.5876\n  consent   plan by user:ada (signed with SHA
     "pointer", [FORGED, "nu", "x/nu", "/a~b", "/nu/", "/nowhere", "/a~1b/~0/-1"]
 )
 def test_pointer_without_a_value_is_refused(made: Made, pointer: str) -> None:
-    """A pointer that would print forged lines or mean the whole file is refused too."""
+    """The check refuses a pointer that has no value, or that would print forged lines."""
     answer = made.check(_claiming(made, output="stage-1/fit.json", pointer=pointer))
     assert (answer.code, answer.out) == (7, "")
     assert answer.err.count("\n") == 1
 
 
 def test_control_characters_in_a_pointer_are_escaped(made: Made) -> None:
-    """The key and the value stay on their own lines."""
+    """The check prints a pointer and its value on one line each, with escapes."""
     pointer = "/a~1b/~0/1/\u202e\n"
     printed = made.check(_claiming(made, output="stage-1/fit.json", pointer=pointer)).out
     assert printed.startswith(r"holds: stage-1.outputs/fit.json#/a~1b/~0/1/\u202e\n, version")
@@ -132,7 +132,7 @@ def test_control_characters_in_a_pointer_are_escaped(made: Made) -> None:
 
 
 def test_empty_pointer_proves_the_whole_file(made: Made) -> None:
-    """A `#` without a pointer requests the whole file."""
+    """`wfctl prove FILE#` proves the whole file, and the check prints its content."""
     answer = made.check(_claiming(made, output="stage-1/fit.json", pointer=""))
     assert '\n  value     {"nu": 0.59, "sigma"' in answer.out
     file = made.place.path.parent / "whole"
@@ -141,14 +141,14 @@ def test_empty_pointer_proves_the_whole_file(made: Made) -> None:
 
 
 def test_invalid_pointer_is_a_usage_error(made: Made) -> None:
-    """The error gives an example."""
+    """`wfctl prove` exits with 2 and shows an example of a valid pointer."""
     answer = made.place.json("prove", "stage-1.outputs/fit.json#nu")
     assert (answer.code, "such as #/nu" in answer.error["message"]) == (2, True)
 
 
 @pytest.mark.parametrize("letter", ["\x85", "\u202e", "\u2066", "\u2028"])
 def test_invisible_characters_in_names_are_refused(made: Made, letter: str) -> None:
-    """The origin and even unchecked signatures may not contain invisible characters."""
+    """The check refuses them in the name of the log and in the names of signers."""
     origin = json.loads(read_proof(made.proof.encode()).leaf)["stream"]
     for edited in (
         made.proof.replace(f"\nwfctl/{origin}", f"\nwfctl/{letter}{origin}"),
@@ -164,7 +164,7 @@ def test_invisible_characters_in_names_are_refused(made: Made, letter: str) -> N
     ids=str,
 )
 def test_unknown_key_or_type_in_a_proof_is_refused(made: Made, added: dict[str, Any]) -> None:
-    """Both wfctl and the script of the docs check the first line and the claim."""
+    """wfctl and the documented script refuse unknown keys and values of a wrong type."""
 
     def edit(head: dict[str, Any]) -> None:
         head.update({**added, "claim": {**head["claim"], **added.get("claim", {})}})
@@ -173,7 +173,7 @@ def test_unknown_key_or_type_in_a_proof_is_refused(made: Made, added: dict[str, 
 
 
 def test_pointer_into_a_file_outside_the_proof_is_not_printed(made: Made, tmp_path: Path) -> None:
-    """A short proof could claim any pointer into a file that the proof does not contain."""
+    """If a proof does not contain the file, the check ignores the claimed pointer."""
     whole = read_proof(made.proof.encode())
     texts = tuple(one for one in whole.texts if one != FIT.encode())
     hidden = replace(whole, texts=texts, claim={**whole.claim, "pointer": "/forged"})
@@ -184,7 +184,7 @@ def test_pointer_into_a_file_outside_the_proof_is_not_printed(made: Made, tmp_pa
 
 
 def test_error_and_unit_are_part_of_the_proof(made: Made) -> None:
-    """They come from the event, so an edit of either is refused."""
+    """The check prints the number's error and unit, and refuses a proof that changes them."""
     assert "\n  value     0.59 ± 0.01 nm\n" in made.check(made.proof).out
     proof = read_proof(made.proof.encode())
     for old, new in ((b'"unit":"nm"', b'"unit":"um"'), (b'"error":0.01', b'"error":0.02')):
@@ -197,7 +197,7 @@ def test_error_and_unit_are_part_of_the_proof(made: Made) -> None:
 
 
 def test_number_is_proven_without_its_file(made: Made) -> None:
-    """The event has the number, so a short proof has room for the attempt and its inputs."""
+    """The event contains the number, so the check prints it even if the file is left out."""
     whole = read_proof(made.proof.encode())
     short = replace(whole, texts=tuple(one for one in whole.texts if one != FIT.encode()))
     assert short.texts != whole.texts
@@ -206,7 +206,7 @@ def test_number_is_proven_without_its_file(made: Made) -> None:
 
 @pytest.fixture(scope="module")
 def honest(made: Made) -> list[tuple[str, str]]:
-    """Return what wfctl and the script print for honest proofs of all values in the file."""
+    """Return the output of wfctl and of the documented script for all valid proofs of the file."""
     found = []
     parts = ("", *(f".outputs/fit.json#{pointer}" for pointer in HONEST), ".outputs/fit.json")
     for number, part in enumerate(parts):
@@ -222,7 +222,10 @@ def honest(made: Made) -> list[tuple[str, str]]:
 def test_edited_claim_is_refused_or_equals_an_honest_proof(
     made: Made, honest: list[tuple[str, str]]
 ) -> None:
-    """Wfctl and the script of the docs accept the same edits, such as another valid pointer."""
+    """If the check accepts an edited claim, its output equals that of a valid proof.
+
+    wfctl and the documented script accept the same edits.
+    """
     edits, taken = [*edits_of_claim(made.proof)], 0
     for name, edited in edits:
         answer, script = made.check_both(edited)
@@ -236,7 +239,7 @@ def test_edited_claim_is_refused_or_equals_an_honest_proof(
 
 @pytest.mark.long
 def test_other_edits_of_a_proof_are_refused_or_have_no_effect(made: Made) -> None:
-    """The edits change the event, the texts and the lines around them."""
+    """If the check accepts an edit of an event, a text or a line, its output does not change."""
     before = made.check_both(made.proof)
     for name, edited in (*edits_of_texts(made.proof, 100), *edits_of_lines(made.proof)):
         answer, script = made.check_both(edited)
@@ -246,7 +249,7 @@ def test_other_edits_of_a_proof_are_refused_or_have_no_effect(made: Made) -> Non
 
 
 def test_short_proof_of_a_metric_shows_attempt_and_value(made: Made, tmp_path: Path) -> None:
-    """The proof stays below 2.6 kB, because the file of the number is left out."""
+    """A proof without the file has less than 2.6 kB, and still shows the attempt and the value."""
     file = tmp_path / "short"
     assert made.place.done("prove", "stage-2.metrics/nu", str(file))["bytes"] < 2600
     printed = made.check(file.read_text("utf-8")).out
@@ -259,7 +262,7 @@ def test_short_proof_of_a_metric_shows_attempt_and_value(made: Made, tmp_path: P
 def test_proof_of_a_metric_shows_its_own_error_and_unit(
     made: Made, tmp_path: Path, name: str, error: str, unit: str
 ) -> None:
-    """Another metric may be read from the same value in the same file."""
+    """If two metrics have the same value in a file, each proof shows its own error and unit."""
     made.place.done("prove", f"stage-3.metrics/{name}", str(tmp_path / name))
     answer, script = made.check_both((tmp_path / name).read_text("utf-8"))
     assert answer.out.startswith(f"holds: stage-3.metrics/{name}, version ")
@@ -270,7 +273,7 @@ def test_proof_of_a_metric_shows_its_own_error_and_unit(
 def test_proof_of_a_value_with_two_metrics_shows_no_error_or_unit(
     made: Made, tmp_path: Path
 ) -> None:
-    """The pointer alone does not say which of the two metrics is meant."""
+    """A proof of the value alone cannot say which of the two metrics is meant."""
     made.place.done("prove", "stage-3.outputs/fit.json#/v", str(tmp_path / "v"))
     answer, script = made.check_both((tmp_path / "v").read_text("utf-8"))
     assert "\n  value     3.0\n" in answer.out
@@ -280,7 +283,7 @@ def test_proof_of_a_value_with_two_metrics_shows_no_error_or_unit(
 
 @pytest.mark.long
 def test_edited_metric_in_a_claim_is_checked_with_the_event(made: Made, tmp_path: Path) -> None:
-    """The event records which metrics were read from a value."""
+    """The check accepts only names of metrics that the event records for the value."""
     made.place.done("prove", "stage-3.metrics/v", str(tmp_path / "v"))
     proof = (tmp_path / "v").read_text("utf-8")
     for metric, code in (("w", 0), ("x", 7), ("", 7)):

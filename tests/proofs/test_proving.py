@@ -1,4 +1,4 @@
-"""A proof connects a file with everything its result depends on, and is checked with one key."""
+"""A proof connects an output with its inputs, command and consent. One public key checks it."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ KEPT = {
 
 
 def keep_plain_environment(patch: pytest.MonkeyPatch) -> None:
-    """Keep only basic variables, because each proof has their names and PATH."""
+    """Remove most environment variables, because each proof contains their names."""
     for name in os.environ.keys() - KEPT:
         patch.delenv(name)
     patch.setenv("PATH", "/usr/local/bin:/usr/bin:/bin")
@@ -71,7 +71,7 @@ def keep_plain_environment(patch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def computed(tmp_path: Path, state_home: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
-    """Compute a stage for real, after an approved amendment."""
+    """Return a workflow whose first stage was computed after an approved amendment."""
     need_programs("tmux", "flock")
     keep_plain_environment(monkeypatch)
     root = tmp_path / "root"
@@ -91,7 +91,7 @@ def computed(tmp_path: Path, state_home: Path, monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.fixture
 def proven(computed: Place, tmp_path: Path) -> Proven:
-    """Prove one of the outputs, with the whole plan."""
+    """Prove one output of the workflow. The proof contains the whole plan."""
     file = tmp_path / "out.tlog-proof"
     computed.done("prove", "--whole", "stage-1.outputs/out.txt", str(file))
     return Proven(computed, file, computed.done("checkpoint", "--public-key")["public_key"])
@@ -107,7 +107,7 @@ def _checked(proof: Proven, *arguments: str) -> Any:
 def test_proof_shows_attempt_inputs_command_and_consent(
     proven: Proven,
 ) -> None:
-    """The proof is checked outside the workflow, and a proof of another file is rejected."""
+    """The check of a proof needs no workflow, and refuses another file than the proven one."""
     output = proven.place.path / "stage-1" / "out.txt"
     found = _checked(proven, "--of", str(output)).data
     assert found["claim"]["path"] == "stage-1/out.txt"
@@ -132,7 +132,7 @@ def test_proof_shows_attempt_inputs_command_and_consent(
 
 @pytest.mark.slow
 def test_short_proof_has_fewer_than_2600_bytes(computed: Place, tmp_path: Path) -> None:
-    """It contains the attempt, the command and the consent, and names anything left out."""
+    """The short proof still contains the attempt, the command and the consent."""
     file = tmp_path / "out.tlog-proof"
     assert computed.done("prove", "stage-1", str(file))["bytes"] < 2600
     key = computed.done("checkpoint", "--public-key")["public_key"]
@@ -145,7 +145,7 @@ def test_short_proof_has_fewer_than_2600_bytes(computed: Place, tmp_path: Path) 
 
 @pytest.mark.slow
 def test_number_is_proven_by_its_file(tmp_path: Path) -> None:
-    """The number is in an output or in the record of a task; another file is rejected."""
+    """wfctl proves a number in an output or in a task's record; the check refuses other files."""
     need_programs("tmux", "flock")
     root = tmp_path / "root"
     root.mkdir()
@@ -176,7 +176,7 @@ def test_number_is_proven_by_its_file(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_stage_output_amendment_and_version_can_be_proven(computed: Place, tmp_path: Path) -> None:
-    """An unknown name is not found."""
+    """`wfctl prove` accepts the name of each, and exits with 3 for an unknown name."""
     file = tmp_path / "none"
     key = computed.done("checkpoint", "--public-key")["public_key"]
     for what, type_ in (
@@ -197,7 +197,7 @@ def test_stage_output_amendment_and_version_can_be_proven(computed: Place, tmp_p
 
 @pytest.mark.slow
 def test_invalidated_result_is_not_proven(computed: Place) -> None:
-    """The error names the command that proves the event alone."""
+    """If a result is invalidated, `wfctl prove` fails and names a way to prove the event alone."""
     computed.done(
         "amend", "propose", "--stage", "stage-1", "--set", "parameters.seed=8", "--reason", "so"
     )
@@ -209,7 +209,7 @@ def test_invalidated_result_is_not_proven(computed: Place) -> None:
 
 @pytest.mark.slow
 def test_proof_with_a_changed_line_is_rejected(proven: Proven) -> None:
-    """One character of each line is changed."""
+    """The check rejects a proof if one character of any line is changed."""
     whole = proven.file.read_text("utf-8")
     lines = whole.split("\n")
     for number, line in enumerate(lines):
@@ -223,7 +223,7 @@ def test_proof_with_a_changed_line_is_rejected(proven: Proven) -> None:
 
 @pytest.mark.slow
 def test_script_of_the_docs_checks_proofs(proven: Proven, tmp_path: Path) -> None:
-    """The script has at most 245 lines and uses only the standard library."""
+    """The documented script gives the right verdict with at most 245 lines of standard Python."""
     script = HERE / "docs" / "trust" / "check_proof.py"
     assert len(script.read_text("utf-8").splitlines()) <= 245
 
@@ -249,7 +249,7 @@ def test_script_of_the_docs_checks_proofs(proven: Proven, tmp_path: Path) -> Non
 def test_script_of_the_docs_reports_malformed_proofs_in_one_line(
     proven: Proven, tmp_path: Path
 ) -> None:
-    """The script exits with 1, whatever the file contains."""
+    """For any invalid file, the documented script exits with 1 and prints one line."""
     script = HERE / "docs" / "trust" / "check_proof.py"
     text, file = proven.file.read_bytes(), tmp_path / "malformed"
     changed = [text.replace(b"extra ", b"extra !", 1), text.replace(b"index ", b"index x", 1)]
@@ -263,7 +263,7 @@ def test_script_of_the_docs_reports_malformed_proofs_in_one_line(
 
 
 def _checked_by_sigstore(proof: bytes, key: str) -> None:
-    """Check a proof with sigstore's code for entries of Rekor; raise its errors."""
+    """Check a proof with functions of sigstore, another program. Raises sigstore's errors."""
     from sigstore._internal.merkle import verify_merkle_inclusion
     from sigstore._internal.rekor.checkpoint import SignedCheckpoint
     from sigstore._internal.trust import Keyring
@@ -288,7 +288,7 @@ def _checked_by_sigstore(proof: bytes, key: str) -> None:
 
 @pytest.mark.slow
 def test_sigstore_accepts_the_proofs(proven: Proven) -> None:
-    """Sigstore reads the notes, the checkpoints and the Merkle tree."""
+    """Functions of sigstore, another program, verify the proof and reject a changed one."""
     from sigstore.errors import VerificationError
 
     _checked_by_sigstore(proven.file.read_bytes(), proven.key)
@@ -300,7 +300,7 @@ def test_sigstore_accepts_the_proofs(proven: Proven) -> None:
 
 @pytest.mark.slow
 def test_proof_check_requires_the_named_witness(computed: Place, tmp_path: Path) -> None:
-    """A proof under a checkpoint without the cosignature of the witness is rejected."""
+    """If the user names a witness, the check rejects a proof without the witness's signature."""
     from extensions.proofs.checkpoint import load_or_create_witness_signer
     from extensions.proofs.signed_note import Note, read_note
 
@@ -322,7 +322,7 @@ def test_proof_check_requires_the_named_witness(computed: Place, tmp_path: Path)
 
 @pytest.mark.slow
 def test_proof_of_an_adopted_result_says_changed_by_hand(computed: Place, tmp_path: Path) -> None:
-    """Another output of the stage is still proven by its completion."""
+    """The check says who adopted the edited output. Proofs of other outputs do not change."""
     (computed.path / "stage-1/out.txt").write_text("hi, by hand\n")
     computed.done("--actor", "user:ann", "verify", "stage-1", "--adopt", "--reason", "a typo")
     key = computed.done("checkpoint", "--public-key")["public_key"]
@@ -342,7 +342,7 @@ def test_proof_of_an_adopted_result_says_changed_by_hand(computed: Place, tmp_pa
 def test_missing_value_is_not_proven(
     tmp_path: Path, state_home: Path, name: str, pointer: str
 ) -> None:
-    """The file exists as recorded, but the pointer has no value in the file."""
+    """`wfctl prove` refuses a pointer that has no value in the output."""
     command = "echo '{\"l\": [1]}' > fit.json; printf 'x\\n1\\n' > fit.csv"
     plan: dict[str, Any] = {"id": "stage-1", "name": "Fit", "outputs": [f"stage-1/{name}"]}
     plan["parameters"] = {"command": command}
@@ -377,7 +377,7 @@ def test_missing_value_is_not_proven(
 def test_metric_is_proven_by_its_output(
     tmp_path: Path, outputs: list[str], at: str, claim: dict[str, str]
 ) -> None:
-    """A number of JSON or a table is proven; for a folder, only the output is proven."""
+    """wfctl proves a number in a JSON file or a table. For a folder, it proves only the output."""
     place = Place(tmp_path / "root")
     place.path.mkdir()
     make = "mkdir -p out; echo '{\"tc\": 2.26}' | tee fit.json > out/fit.json"

@@ -1,4 +1,4 @@
-"""A number of a round is proven like a number of a stage, together with its round."""
+"""A proof of a number that a loop computed in one of its rounds also names the round."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 
 
 class Made(NamedTuple):
-    """A loop whose third round failed, the public key of its log, and proofs of two rounds."""
+    """A loop whose third round failed, its log's public key, and proofs of the first two rounds."""
 
     place: Place
     key: str
@@ -32,7 +32,7 @@ class Made(NamedTuple):
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Made]:
-    """Compute two rounds; the third round has no proposal after it."""
+    """Return a loop with two computed rounds and a third round that did not end."""
     need_programs("tmux", "flock")
     folder = tmp_path_factory.mktemp("rounds")
     with pytest.MonkeyPatch.context() as login:
@@ -49,7 +49,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Made]:
 
 
 def _checked(made: Made, proof: Proof, folder: Path, *of: str) -> Any:
-    """Check a proof outside any workflow, with wfctl and with the script of the docs."""
+    """Check a proof outside the workflow. wfctl and the documented script must agree."""
     file, script = folder / "proof", HERE / "docs" / "trust" / "check_proof.py"
     file.write_text(str(proof), "utf-8")
     line = [sys.executable, "-I", "-S", str(script), str(file), made.key, *of]
@@ -62,7 +62,7 @@ def _checked(made: Made, proof: Proof, folder: Path, *of: str) -> Any:
 
 @pytest.mark.long
 def test_proof_of_a_number_names_its_round(made: Made, tmp_path: Path) -> None:
-    """The file was moved to the folder of its round, and the event names the round."""
+    """The check prints the round, and accepts the file in the folder of this round."""
     for number, proof in enumerate((made.first, made.second), 1):
         found = _checked(made, proof, tmp_path).data
         assert (found["round"], found["value"]) == (number, number)
@@ -72,7 +72,7 @@ def test_proof_of_a_number_names_its_round(made: Made, tmp_path: Path) -> None:
 
 
 def test_short_proof_shows_the_round(made: Made, tmp_path: Path) -> None:
-    """The event itself has the round, the value and its file."""
+    """A proof of less than 2,600 bytes still shows the round and the value."""
     file = tmp_path / "short"
     assert made.place.done("prove", "walk@1.metrics/next.best", str(file))["bytes"] < 2600
     found = _checked(made, read_proof(file.read_bytes()), tmp_path).data
@@ -80,7 +80,7 @@ def test_short_proof_shows_the_round(made: Made, tmp_path: Path) -> None:
 
 
 def test_round_in_the_claim_of_a_proof_is_refused(made: Made, tmp_path: Path) -> None:
-    """Only the event may name a round, so even the right round is refused as an old form."""
+    """Only the event may name the round, so the check refuses a claim with any round."""
     for number in ("1", "2", "7"):
         claimed = replace(made.first, claim={**made.first.claim, "round": number})
         answer = _checked(made, claimed, tmp_path)
@@ -89,14 +89,14 @@ def test_round_in_the_claim_of_a_proof_is_refused(made: Made, tmp_path: Path) ->
 
 
 def test_proof_of_an_older_event_shows_no_round(made: Made, tmp_path: Path) -> None:
-    """Events of earlier versions of wfctl do not name a round, and their proofs stay valid."""
+    """Earlier versions of wfctl recorded no round in the event. Such proofs stay valid."""
     leaf = json.loads(made.first.leaf)
     assert leaf["data"]["rests_on"].pop("round") == 1
     assert "round" not in _collect_proven_facts(leaf, _Texts(made.first.texts))
 
 
 def test_number_of_an_earlier_task_is_proven_by_the_table(made: Made, tmp_path: Path) -> None:
-    """The record of an attempt has only its own tasks, but the best task may be older."""
+    """If the best task was computed in an earlier round, the proof uses the task table."""
     for number, claim in enumerate(
         ({"task": "x=0", "metric": "f"}, {"output": "run/tasks.csv"}), 1
     ):
@@ -110,7 +110,7 @@ def test_number_of_an_earlier_task_is_proven_by_the_table(made: Made, tmp_path: 
 
 
 def test_proof_with_parts_of_another_round_is_rejected(made: Made, tmp_path: Path) -> None:
-    """A changed number and an event with another round are rejected too."""
+    """The check rejects a mix of two rounds' proofs, a changed round and a changed number."""
     first, second = made.first, made.second
     number = next(text for text in first.texts if b'"f": 1' in text)
     leaf = first.leaf.replace(b'"round":1', b'"round":2')
@@ -146,7 +146,7 @@ def test_proof_with_parts_of_another_round_is_rejected(made: Made, tmp_path: Pat
     ],
 )
 def test_unknown_number_of_a_round_is_not_found(made: Made, what: str, code: str, why: str) -> None:
-    """The error lists the existing loops, rounds or numbers."""
+    """`wfctl prove` exits with 3 and lists the existing loops, rounds or numbers."""
     answer = made.place.json("prove", what)
     assert (answer.code, answer.error["code"]) == (3, code)
     assert why in answer.error["message"]

@@ -1,4 +1,4 @@
-"""Both wfctl and the script of the docs refuse fifty kinds of tampered proofs."""
+"""wfctl and the documented script refuse at least fifty kinds of tampered proofs."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ PLAN: dict[str, Any] = {
 
 
 class Made(NamedTuple):
-    """The proofs of a workflow, the log's public key, and the fingerprint of the person's key."""
+    """Material to tamper with, the log's public key, and the fingerprint of a person's key."""
 
     known: Known
     key: str
@@ -49,7 +49,7 @@ class Made(NamedTuple):
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Made]:
-    """Compute two stages under ``signature``, each after an amendment; reject a third one."""
+    """Return the proofs of two stages, each computed after an amendment that a person signed."""
     folder = tmp_path_factory.mktemp("tampered")
     with pytest.MonkeyPatch.context() as login:
         login.setenv("XDG_STATE_HOME", str(folder / "state"))
@@ -87,7 +87,7 @@ def _made(folder: Path) -> Made:
 
 
 def _events(root: Path) -> list[bytes]:
-    """Return the texts of all events as they were hashed."""
+    """Return the texts of all events of the log, exactly as their hashes cover them."""
     lines = call("--root", str(root), "events", "--stored").out.splitlines()
     return [
         re.sub(r',"hash":"[0-9a-f]{64}","position":[0-9]+}$', "}", one).encode() for one in lines
@@ -106,7 +106,7 @@ def _scripts(made: Made, file: Path) -> subprocess.CompletedProcess[str]:
 @pytest.mark.long
 @pytest.mark.slow
 def test_valid_proof_names_the_key_that_signed_the_consent(made: Made, tmp_path: Path) -> None:
-    """Wfctl and the script agree, and the value comes from the file in the proof."""
+    """wfctl and the documented script print the fingerprint of the person's key."""
     file = tmp_path / "whole"
     file.write_text(str(made.known.proof), "utf-8")
     answer = _ours(made, file).data
@@ -121,14 +121,14 @@ def test_valid_proof_names_the_key_that_signed_the_consent(made: Made, tmp_path:
 
 
 def test_at_least_fifty_changes_are_tested() -> None:
-    """The documentation states this number."""
+    """The documentation says that at least fifty kinds of tampering are tested."""
     assert len(EVERY) >= 50
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", EVERY)
 def test_tampered_proof_is_refused(made: Made, tmp_path: Path, name: str) -> None:
-    """Wfctl gives the reason with exit code 1 or 7, and the script prints its own message."""
+    """wfctl exits with 1 or 7 and gives the reason, and the documented script fails, too."""
     changed = EVERY[name](made.known)
     file = tmp_path / "tampered"
     file.write_bytes(changed if isinstance(changed, bytes) else str(changed).encode())
@@ -140,7 +140,7 @@ def test_tampered_proof_is_refused(made: Made, tmp_path: Path, name: str) -> Non
 
 @pytest.mark.slow
 def test_additional_text_in_a_proof_is_not_printed(made: Made, tmp_path: Path) -> None:
-    """Wfctl refuses a title in the extra data, and the script prints only the proven texts."""
+    """wfctl refuses a proof with an additional title, and the documented script ignores it."""
     lines = str(made.known.proof).split("\n")
     content = unpacked(b64decode(lines[1].removeprefix("extra ")))
     titled = content.replace(b'{"wfctl-proof"', b'{"what":"INSERTED","wfctl-proof"', 1)

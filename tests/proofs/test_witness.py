@@ -1,4 +1,7 @@
-"""A witness cosigns only a log that grows, exactly as its protocol says."""
+"""A witness (a signing observer of logs) cosigns a log only if the log grows.
+
+Its answers follow the published protocol.
+"""
 
 from __future__ import annotations
 
@@ -36,16 +39,16 @@ NOW = 1_795_000_000
 
 
 class Tree(NamedTuple):
-    """A log of the test, as texts."""
+    """A log of the tests, as the list of its texts."""
 
     texts: list[str]
 
     def hashes(self, size: int) -> list[bytes]:
-        """Return the hashes of the first leaves."""
+        """Return the hashes of the first ``size`` texts of the log."""
         return [leaf_hash(text.encode()) for text in self.texts[:size]]
 
     def note(self, size: int, origin: str = ORIGIN) -> str:
-        """Return a signed checkpoint of the first leaves."""
+        """Return a signed checkpoint of the first ``size`` texts of the log."""
         tree = Frontier()
         for leaf in self.hashes(size):
             tree.add(leaf)
@@ -53,13 +56,13 @@ class Tree(NamedTuple):
         return str(Note(text, (load_or_create_log_signer(origin).signed(text),)))
 
     def proof(self, old: int, size: int) -> list[str]:
-        """Return the lines of a consistency proof."""
+        """Return the lines of a proof that the log has grown from the old to the new size."""
         ranges = consistency_ranges(old, size)
         found = compute_node_hashes(self.hashes(size), ranges)
         return [b64encode(found[place]).decode() for place in ranges]
 
     def request(self, old: int, size: int) -> bytes:
-        """Return a valid request."""
+        """Return a valid request to cosign the log after it has grown from ``old`` to ``size``."""
         lines = self.proof(old, size) if old else []
         return "\n".join([f"old {old}", *lines, "", self.note(size)]).encode()
 
@@ -69,7 +72,7 @@ TREE = Tree([f"event {number}" for number in range(20)])
 
 @pytest.fixture
 def witness(tmp_path: Path) -> Witness:
-    """Make a witness that watches the log."""
+    """Return a witness that watches the log of the tests."""
     made = Witness(lambda: NOW, tmp_path / "witness")
     made.watch(load_or_create_log_signer(ORIGIN).public)
     return made
@@ -86,7 +89,7 @@ def test_witness_cosigns_a_growing_log(witness: Witness) -> None:
 
 
 def test_witness_answers_a_wrong_old_size_with_its_size(witness: Witness) -> None:
-    """The answer has status 409, the known size and the content type of the protocol."""
+    """The witness answers with status 409 and the size of the log that it has seen."""
     witness.answer(TREE.request(0, 5))
     known = Reply(409, "5\n", "text/x.tlog.size")
     assert witness.answer(TREE.request(0, 9)) == known
@@ -95,7 +98,7 @@ def test_witness_answers_a_wrong_old_size_with_its_size(witness: Witness) -> Non
 
 
 def test_restarted_witness_remembers_cosigned_checkpoints(witness: Witness, tmp_path: Path) -> None:
-    """A checkpoint is stored before it is cosigned."""
+    """The witness stores each checkpoint before it cosigns the checkpoint."""
     witness.answer(TREE.request(0, 5))
     assert Witness(lambda: NOW, tmp_path / "witness").answer(TREE.request(0, 9)).status == 409
 
@@ -122,7 +125,7 @@ FORKED = Tree([*TREE.texts[:4], "another event", *TREE.texts[5:]])
     ],
 )
 def test_witness_refuses_invalid_requests(witness: Witness, status: int, body: object) -> None:
-    """The status follows the protocol, and the stored checkpoint does not change."""
+    """The witness answers with the status of the protocol, and keeps its stored checkpoint."""
     witness.answer(TREE.request(0, 5))
     assert callable(body)
     assert witness.answer(body()).status == status
@@ -133,7 +136,7 @@ def test_witness_refuses_invalid_requests(witness: Witness, status: int, body: o
 
 
 def test_proof_from_an_empty_log_is_empty(witness: Witness) -> None:
-    """An unneeded proof and a wrong root of an empty log are answered with 422."""
+    """The witness answers with 422 if a request from size 0 contains a proof of growth."""
     surplus = b"old 0\n" + b64encode(EMPTY) + b"\n\n" + TREE.note(2).encode()
     assert witness.answer(surplus).status == 422
     text = str(Checkpoint(ORIGIN, 0, b"x" * 32))
@@ -154,14 +157,14 @@ def served(tmp_path: Path) -> Iterator[str]:
 
 
 def _watched(place: Place) -> str:
-    """Let the witness watch the log, and return the key of the witness."""
+    """Make the witness watch the workflow's log, and return the witness's public key."""
     place.done("witness", "watch", place.done("checkpoint", "--public-key")["public_key"])
     key: str = place.done("witness", "show")["public_key"]
     return key
 
 
 def test_checkpoint_is_cosigned_over_http(place: Place, served: str) -> None:
-    """The first request has no proof, and the second proves the growth since the first."""
+    """The second request proves that the log has grown since the first request."""
     key = _watched(place)
     place.done("checkpoint", "--witness", served, "--witness-key", key)
     for text in ("one", "two"):
@@ -178,7 +181,7 @@ def test_checkpoint_is_cosigned_over_http(place: Place, served: str) -> None:
 
 
 def test_witness_refuses_an_unknown_log(place: Place, served: str) -> None:
-    """The exit code is 7, and no answer is accepted without the key of the witness."""
+    """wfctl exits with 7, and accepts no answer of a witness without the witness's key."""
     key = place.done("witness", "show")["public_key"]
     answer = place.json("checkpoint", "--witness", served, "--witness-key", key)
     assert (answer.code, answer.error["code"]) == (7, "not_witnessed")
@@ -191,7 +194,7 @@ def test_witness_refuses_an_unknown_log(place: Place, served: str) -> None:
 
 
 def test_witness_cosigns_a_request_from_a_file(place: Place, tmp_path: Path) -> None:
-    """A machine without a network answers the file like an HTTP request."""
+    """A witness on a computer without a network answers the request in a file."""
     place.done("witness", "watch", str(load_or_create_log_signer(ORIGIN).public))
     file = tmp_path / "request"
     file.write_bytes(TREE.request(0, 5))
@@ -202,7 +205,7 @@ def test_witness_cosigns_a_request_from_a_file(place: Place, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("path", ["", "x", "0" * 64 + "/checkpoint", "0" * 63 + "/checkpoint"])
 def test_other_paths_of_the_witness_server_are_not_found(served: str, path: str) -> None:
-    """Each request is answered with 404."""
+    """The server of the witness answers an unknown path with status 404."""
     with pytest.raises(urllib.error.HTTPError) as error, urllib.request.urlopen(f"{served}/{path}"):
         pass
     assert error.value.code == 404

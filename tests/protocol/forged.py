@@ -1,4 +1,4 @@
-"""Impossible logs: each has a valid log and one more event that breaks a promise."""
+"""Forged logs: each is a valid log with one more event that breaks a rule of the protocol."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ Event = dict[str, Any]
 
 
 def one(type_: str, *, command: str | None = None, actor: str = "user", **data: Any) -> Event:
-    """Return an event, with its own command unless one is given."""
+    """Return an event with type, data and actor, but without version and hashes."""
     return {"type": type_, "data": data, "command_id": command, "actor": {"kind": actor}}
 
 
 def linked(events: list[Event]) -> list[Event]:
-    """Return copies with valid envelopes; fields that an event already has are kept."""
+    """Return copies of the events with versions and hashes that link them to a log.
+
+    Envelope fields that an event already has are kept.
+    """
     before, made = "0" * 64, []
     for number, event in enumerate(deepcopy(events), 1):
         usual = {"version": number, "stream": "workflow-w", "event_id": f"event-{number}"}
@@ -26,35 +29,35 @@ def linked(events: list[Event]) -> list[Event]:
 
 
 def begun(stage: str = "a", number: int = 1, **data: Any) -> list[Event]:
-    """Return the start of an attempt."""
+    """Return the event of an attempt's start, as a list."""
     usual = {"attempt": f"att-{number:04d}", "mode": "setsid", "diagnostic": False}
     return [one("attempt.started", stage=stage, **{**usual, **data})]
 
 
 def of(type_: str, number: int = 1, stage: str = "a", **data: Any) -> Event:
-    """Return an event of an attempt."""
+    """Return an event of the given type about an attempt."""
     return one(type_, stage=stage, attempt=f"att-{number:04d}", **data)
 
 
 def launch(number: int = 1, **data: Any) -> Event:
-    """Return the launch of an attempt."""
+    """Return the event of an attempt's launch."""
     return of("stage.launched", number, **{"mode": "setsid", "job_ids": ["1"], **data})
 
 
 def complete(number: int = 1, stage: str = "a", **data: Any) -> Event:
-    """Return a verified completion."""
+    """Return the event that completes a stage, with evidence and one output."""
     usual = {"checks": [], "evidence": "seen", "outputs": [{"path": "a/out"}]}
     return of("stage.completed", number, stage, **{**usual, **data})
 
 
 def propose(number: int = 1, **data: Any) -> Event:
-    """Return a proposal, by default of a rerun of stage a."""
+    """Return the event of a proposed amendment, by default a rerun of stage a."""
     usual = {"kind": "stage_rerun", "stage": "a", "changes": {}}
     return one("amendment.proposed", amendment=f"amend-{number}", **{**usual, **data})
 
 
 def approve(number: int = 1, *affected: str, actor: str = "user", **data: Any) -> Event:
-    """Return an approval with a proof by the initial policy of the workflow."""
+    """Return the event of an approved amendment, with a proof under the policy `trust`."""
     proof = {"policy": "trust", "statement": "0" * 64}
     name, stages = f"amend-{number}", {"invalidated_stages": list(affected)}
     usual = {"amendment": name, "version": number + 1, "proof": proof, **stages}
@@ -62,7 +65,7 @@ def approve(number: int = 1, *affected: str, actor: str = "user", **data: Any) -
 
 
 def by(number: int, type_: str, **data: Any) -> Event:
-    """Return a consequence of an approval in the same command."""
+    """Return an event that follows from an approval and has the same command id."""
     return one(type_, command=f"approve-{number}", **{"stage": "a", **data})
 
 
@@ -74,7 +77,7 @@ def tasks(**data: Any) -> Event:
 
 
 def imported(*events: Event, length: int = 2, **document: Any) -> list[Event]:
-    """Return an import of two events and the given events after it."""
+    """Return the two events of an import, followed by the given events."""
     known = {"stages": [{"id": "a", "status": "ready"}], **document}
     first = one("workflow.imported", document=known, consent="trust", events=length)
     return [first, one("state.imported", document=known), *events]
@@ -151,7 +154,7 @@ TAKEN_BACK = [
 
 
 def further(number: int = 2, *points: Any, **data: Any) -> Event:
-    """Return the event that starts a further round."""
+    """Return the event that starts the given round of a loop."""
     known = {"loop": "l", "round": number, "points": [*points] or [{"x": 2}], "by": "x"}
     return one("round.begun", **{**known, **data})
 
@@ -180,14 +183,14 @@ SHORTENED = [
 
 
 def agree(version: int = 1, **proof: str) -> Event:
-    """Return the approval of the initial plan."""
+    """Return the event that approves the initial plan."""
     return approve(amendment="plan", version=version, proof={**_SIGNATURE, **proof})
 
 
-#: The digests of the files that a definition runs, recorded at the start of a workflow.
+#: The event that records the digests of scripts at the start of a workflow.
 SCRIPTS = one("files.recorded", scripts={"verify.sh": "0" * 64}, attempts={})
 
-#: Valid logs with every kind of event and every allowed path.
+#: Valid logs that together contain every type of event and every allowed order.
 GOOD: tuple[list[Event], ...] = (
     BY_MANDATE,
     TAKEN_BACK,
@@ -249,7 +252,7 @@ GOOD: tuple[list[Event], ...] = (
 
 
 class Forged(NamedTuple):
-    """A valid log, an event that cannot follow it, and the promise that the event breaks."""
+    """A valid log, an event that must not follow it, and the broken promise (group of rules)."""
 
     good: list[Event]
     event: Event
@@ -260,7 +263,7 @@ _WAITS = propose(kind="parameter_change", stage="c")
 _TO_SKIP = [*FAILED, propose(kind="stage_skip"), approve(1, "b")]
 
 
-#: Name → valid log, impossible next event, and broken promise.
+#: For each forged log, by name: the valid log, the forged event, and the broken promise.
 _ROWS: dict[str, tuple[list[Event], Event, str]] = {
     "a second beginning": (CREATED, CREATED[0], "ordered"),
     "an end before the beginning": ([], one("note.logged", text="t"), "ordered"),
@@ -571,5 +574,5 @@ _ROWS: dict[str, tuple[list[Event], Event, str]] = {
     "of nobody": (CREATED, {**NOTE, "actor": {"kind": "nobody"}}, "ordered"),
 }
 
-#: The same rows as named tuples.
+#: The same forged logs as named tuples.
 FORGED = {name: Forged(*row) for name, row in _ROWS.items()}

@@ -1,4 +1,4 @@
-"""The protocol checker accepts logs written by the rules and rejects invented ones."""
+"""The protocol checker accepts logs that wfctl's rules wrote, and rejects invented logs."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _judged(events: list[Event]) -> Breach | None:
 
 
 def _linked(events: list[Event]) -> list[Event]:
-    """Return copies with correct versions and links, as a forger would make them."""
+    """Return copies of the events with correct versions and hashes, like a forger."""
     before, made = "0" * 64, []
     for number, event in enumerate(deepcopy(events), 1):
         event |= {"version": number, "prev_hash": before, "hash": f"{number:064x}"}
@@ -89,14 +89,14 @@ def _linked(events: list[Event]) -> list[Event]:
 
 
 def test_log_written_by_the_rules_is_accepted(history: list[Event]) -> None:
-    """The log has failures, retries, amendments, a rerun and two sessions."""
+    """The checker finds nothing wrong in a log with failures, retries, a rerun and two sessions."""
     assert len({event["type"] for event in history}) >= 15
     assert _judged(history) is None
     assert _judged(_linked(history)) is None
     assert all(_judged(history[:n]) is None for n in range(len(history)))
 
 
-#: Without such an event, a later event of the log is not allowed.
+#: Types of events without which a later event of the log is not allowed.
 _NEEDED = (
     "workflow.created",
     "stage.readied",
@@ -111,7 +111,7 @@ _NEEDED = (
     "stage.failed",
 )
 _OF_STAGES = {type_ for type_ in _NEEDED if type_.startswith(("stage.", "attempt."))}
-#: These events cannot occur twice in a row.
+#: Types of events that cannot be repeated immediately.
 _ONCE = (
     *_NEEDED,
     "stage.completed",
@@ -143,7 +143,7 @@ _OTHER: dict[str, tuple[tuple[str, ...], ...]] = {
 
 
 def _lacking(history: list[Event], dice: random.Random) -> tuple[int, list[Event]]:
-    # A failure needs no earlier launch.
+    # The log stays valid without the launch before a failure, so this launch is never removed.
     fails = {i - 1 for i, one in enumerate(history) if one["type"] == "stage.failed"}
     needed = [i for i, one in enumerate(history) if one["type"] in _NEEDED and i not in fails]
     at = dice.choice(needed)
@@ -161,7 +161,7 @@ def _anew(event: Event, dice: random.Random) -> Event:
 
 
 def _earlier(history: list[Event], dice: random.Random) -> tuple[int, list[Event]]:
-    """Move an event of a stage before the event that it follows from."""
+    """Move an event of a stage before an event on which it depends."""
     pairs = [
         (i, j)
         for j, late in enumerate(history)
@@ -200,7 +200,7 @@ def _changed(history: list[Event], dice: random.Random) -> tuple[int, list[Event
 
 
 def _foreign(history: list[Event], dice: random.Random) -> tuple[int, list[Event]]:
-    """Give an event the envelope of another event, stream or kind of actor."""
+    """Give an event the id of another event, a wrong stream, or an unknown type or actor."""
     at = dice.randrange(3, len(history))
     event, other = deepcopy(history[at]), history[dice.randrange(at - 2)]
     what = dice.choice(["event_id", "stream", "type", "actor"])
@@ -218,7 +218,7 @@ MUTATIONS = (_lacking, _doubled, _earlier, _changed, _foreign)
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda one: one.__name__.strip("_"))
 def test_thousand_impossible_logs_are_rejected(history: list[Event], mutation: Any) -> None:
-    """Versions and links are correct, and the rejected event is never before the invented one."""
+    """The checker rejects each log at the invented event or later; all hashes are correct."""
     for seed in range(some(200)):
         at, events = mutation(history, random.Random(seed))
         found = _judged(_linked(events))
@@ -227,7 +227,7 @@ def test_thousand_impossible_logs_are_rejected(history: list[Event], mutation: A
 
 
 def test_wrong_link_or_version_is_rejected(history: list[Event]) -> None:
-    """The protocol checker also verifies the hash chain."""
+    """The checker rejects a log if a version or the hash of a previous event is wrong."""
     for at in range(1, len(history)):
         for name, value in (("prev_hash", "f" * 64), ("version", at + 2)):
             events = deepcopy(history)
@@ -239,7 +239,7 @@ def test_wrong_link_or_version_is_rejected(history: list[Event]) -> None:
 
 @pytest.mark.forged
 def test_fsck_protocol_names_the_first_impossible_event(tmp_path: Path) -> None:
-    """The exit code is 7, but 0 without `--protocol`."""
+    """`fsck --protocol` exits with 7 and names the version; `fsck` alone exits with 0."""
     root = tmp_path / "root"
     root.mkdir()
     assert (
@@ -288,7 +288,7 @@ _LAUNCHED = {"stage": "stage-1", "attempt": "att-0001", "mode": "setsid"}
 def test_append_refuses_events_that_break_the_protocol(
     tmp_path: Path, mode: str, before: str, type_: str, data: dict[str, Any], code: str
 ) -> None:
-    """No command can write a log that the protocol checker rejects."""
+    """`wfctl append` refuses each event that the protocol checker would reject."""
     root = tmp_path / "root"
     root.mkdir()
     assert (

@@ -1,4 +1,4 @@
-"""Without any one rule of the checker, a forged log is accepted."""
+"""Each rule of the protocol checker is necessary: without it, some forged log is accepted."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ import extensions.protocol_check.behaviour as checker
 from extensions.protocol_check.derived_state import Broken
 from tests.protocol.forged import FORGED, GOOD, Event, linked
 
-#: The rules of these types only check their position, which applies to every event.
+#: The rules of these types check only the position of an event in the log.
 _UNASKED = {"workflow.imported", "drift.detected"}
 _FILES = ("standing", "behaviour")
 _SOURCES = {name: Path(checker.__file__).with_name(f"{name}.py").read_text() for name in _FILES}
 
 
 def judged(module: Any, events: list[Event]) -> Any:
-    """Return the first breach that a checker finds."""
+    """Return the first breach of the protocol that the checker finds, or None."""
     return module.first_breach((event, event["hash"]) for event in linked(events))
 
 
 @pytest.mark.parametrize("number", range(len(GOOD)))
 def test_valid_log_is_accepted(number: int) -> None:
-    """Otherwise a forged log could be rejected because of its valid part."""
+    """The checker accepts the valid part of each forged log, so only the forged event is wrong."""
     assert judged(checker, GOOD[number]) is None
 
 
 @pytest.mark.parametrize("name", FORGED)
 def test_forged_log_is_rejected_at_the_forged_event(name: str) -> None:
-    """The breach names the broken promise, and the log before the event is accepted."""
+    """The checker names the broken promise, and accepts the log before the forged event."""
     good, event, promise = FORGED[name]
     assert judged(checker, good) is None
     found = judged(checker, [*good, event])
@@ -46,7 +46,7 @@ def test_forged_log_is_rejected_at_the_forged_event(name: str) -> None:
 
 
 def test_every_event_type_has_a_valid_and_a_forged_log() -> None:
-    """The examples exercise every rule of the checker."""
+    """Valid and forged logs contain every type of event for which the checker has a rule."""
     good = {event["type"] for events in GOOD for event in events}
     bad = {one.event["type"] for one in FORGED.values()}
     assert set(checker._RULES) <= good
@@ -54,21 +54,21 @@ def test_every_event_type_has_a_valid_and_a_forged_log() -> None:
 
 
 class _Without(ast.NodeTransformer):
-    """Removes the nth statement that rejects a log, and records the lines of all."""
+    """Removes one statement that rejects a log from source code, and lists all such statements."""
 
     def __init__(self, number: int | None = None) -> None:
         self.number = number
         self.lines: list[int] = []
 
     def visit_Expr(self, node: ast.Expr) -> ast.AST:
-        """Remove ``hold(...)``."""
+        """Remove a call of ``hold(...)`` if it is the chosen statement."""
         call = node.value
         name = call.func if isinstance(call, ast.Call) else None
         is_hold = isinstance(name, ast.Name) and name.id == "hold"
         return self._counted(node) if is_hold else node
 
     def visit_Raise(self, node: ast.Raise) -> ast.AST:
-        """Remove ``raise Broken(...)``."""
+        """Remove a ``raise Broken(...)`` if it is the chosen statement."""
         is_broken = isinstance(node.exc, ast.Call) and ast.unparse(node.exc.func) == "Broken"
         return self._counted(node) if is_broken else node
 
@@ -88,7 +88,7 @@ def _refusals() -> Iterator[tuple[str, int, int]]:
 
 
 def _mutant(file: str, number: int, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Return the checker without one of its rejections."""
+    """Return a copy of the checker without one of the statements that reject a log."""
     for name in _FILES:
         source = _SOURCES[name].replace("extensions.protocol_check.", "mutants_")
         tree = _Without(number if name == file else None).visit(ast.parse(source))
@@ -105,24 +105,25 @@ def _mutant(file: str, number: int, monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_removing_a_rejection_changes_a_verdict(
     file: str, number: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without the statement, some forged log is accepted or rejected for another reason."""
+    """Without one rejecting statement, the checker judges at least one forged log differently."""
     mutant = _mutant(file, number, monkeypatch)
     assert any(judged(mutant, log) != found for found, log in _known())
 
 
 @pytest.mark.parametrize("type_", sorted(set(checker._RULES) - _UNASKED))
 def test_removing_a_rule_accepts_a_forged_log(type_: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """This holds for each event type with its own rule."""
+    """If the rule of an event type rejects nothing, the checker accepts a forged log."""
     monkeypatch.setitem(checker._RULES, type_, _remembering(checker._RULES[type_]))
     bad = [[*one.good, one.event] for one in FORGED.values() if one.event["type"] == type_]
     assert any(judged(checker, log) is None for log in bad)
 
 
 def _remembering(rule: Any) -> Any:
-    """Return a rule that updates the state for later events but rejects nothing."""
+    """Return a copy of a rule that remembers the event but never rejects it."""
 
     def remember(log: Any, event: Event) -> None:
-        # An interrupted rule has rejected the last event, so nothing follows.
+        # An exception means that the rule rejected the event. It is the last event of the log, so
+        # it need not be remembered completely.
         with suppress(Broken):
             rule(log, event)
 

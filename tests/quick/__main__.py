@@ -1,7 +1,7 @@
-"""Run the tests that a change can affect, nearest first, for half a minute.
+"""Run the tests that a change can affect, most closely related tests first, for 30 seconds.
 
-`python -m tests.quick [FILE…]` uses the given files, or all files that differ from main or are not
-committed. WFCTL_QUICK sets another number of seconds, for example for a busy machine.
+`python -m tests.quick [FILE…]` uses the given files. Without files, it uses all files that differ
+from main or are not committed. WFCTL_QUICK sets another number of seconds.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tests.quick.reach import PACKAGES, modules_of, nearest, shared_names, steps
 
 HERE = Path(__file__).resolve().parents[2]
 SECONDS = float(os.environ.get("WFCTL_QUICK", "30"))
-#: Seconds that workers need after their last test.
+#: Seconds reserved for the test workers to end after their last test.
 _END = 3.0
 #: Maximum number of test files, because loading more files would take the time for tests.
 _MOST = 60
@@ -25,7 +25,7 @@ PURE = ("tests/lifecycle", "tests/projections")
 
 
 def changed() -> list[str]:
-    """Return the changed files, or those of the last commit."""
+    """Return the files that differ from main or are new, or else those of the last commit."""
     base = _git("merge-base", "HEAD", "main") or _git("merge-base", "HEAD", "origin/main")
     found = {*_git("diff", "--name-only", *base), *_git("ls-files", "-o", "--exclude-standard")}
     return sorted(found or _git("diff", "--name-only", "HEAD~1"))
@@ -48,7 +48,7 @@ def reached(files: list[str]) -> list[str]:
 
 
 def main(files: list[str]) -> int:
-    """Run the tests, and return pytest's exit code."""
+    """Run the tests that the given files can affect, and return pytest's exit code."""
     until = time.time() + SECONDS - _END
     files = files or changed()
     near = reached(files)

@@ -1,4 +1,4 @@
-"""Small faults that a programmer could make, for testing the tests."""
+"""Insert small programming faults into code, to see whether the tests detect them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ _OPPOSITE: dict[type[ast.cmpop], ast.cmpop] = {
 
 
 def planted(text: str, dice: random.Random) -> tuple[str, int, str] | None:
-    """Return a program with one fault, its line and its description, or None if no fault fits."""
+    """Insert one random fault into a program.
+
+    Return the program, the line of the fault and its description, or None if no fault is possible.
+    """
     tree = ast.parse(text)
     inside = (node for body in _bodies(tree) for node in ast.walk(body))
     places = [node for node in inside if isinstance(node, ast.expr) and _fault(node)]
@@ -42,7 +45,7 @@ def planted(text: str, dice: random.Random) -> tuple[str, int, str] | None:
 
 
 def _bodies(tree: ast.Module) -> Iterator[ast.stmt]:
-    """Yield the statements of functions, without docstrings and parameters."""
+    """Yield the statements of all functions, without their docstrings."""
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef):
             yield from (one for one in node.body if not _is_text(one))
@@ -53,7 +56,7 @@ def _is_text(node: ast.stmt) -> bool:
 
 
 def _fault(node: ast.expr) -> str | None:
-    """Return an expression with the opposite meaning, or None if it is unknown."""
+    """Return the code of the opposite expression, or None if no opposite is known."""
     match node:
         case ast.Compare(left=left, ops=[op], comparators=comparators) if type(op) in _OPPOSITE:
             turned = ast.Compare(left=left, ops=[_OPPOSITE[type(op)]], comparators=comparators)

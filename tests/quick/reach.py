@@ -7,25 +7,28 @@ from pathlib import Path, PurePosixPath
 from typing import Protocol
 
 _HERE = Path(__file__).resolve().parents[2]
-#: The packages of the program and the tests.
+#: The names of all packages in this repository, including the tests.
 PACKAGES = tuple(
     sorted(one.parent.name for one in _HERE.glob("*/__init__.py") if not one.match(".*/*"))
 )
 
 
 class Graph(Protocol):
-    """The import graph, as grimp provides it."""
+    """The import graph of the repository. The library grimp provides it."""
 
     @property
     def modules(self) -> set[str]:
-        """The name of every module."""
+        """The names of all modules in the graph."""
 
     def find_modules_that_directly_import(self, module: str) -> set[str]:
-        """Return the modules that import this one."""
+        """Return the modules that import the given module."""
 
 
 def modules_of(paths: Iterable[str], known: set[str]) -> set[str]:
-    """Return the modules of changed files; other files count as all modules of their folder."""
+    """Return the modules of changed files.
+
+    A file that is no Python file stands for all modules in its folder.
+    """
     found: set[str] = set()
     for path in map(PurePosixPath, paths):
         parts = path.parent.parts if path.stem == "__init__" else path.with_suffix("").parts
@@ -39,7 +42,7 @@ def modules_of(paths: Iterable[str], known: set[str]) -> set[str]:
 
 
 def steps_from(changed: Iterable[str], graph: Graph) -> dict[str, int]:
-    """Return the modules that a change can affect, with the number of imports to each."""
+    """Return each module that a change can affect, with its distance in imports."""
     steps = dict.fromkeys(changed, 0)
     edge = list(steps)
     while edge:
@@ -50,15 +53,16 @@ def steps_from(changed: Iterable[str], graph: Graph) -> dict[str, int]:
 
 
 def _importers(module: str, graph: Graph) -> set[str]:
-    # An import also runs the packages above it, but these are not meant by the import.
+    # An import also runs the packages above the module. They are ignored, because the importing
+    # code does not ask for them.
     return graph.find_modules_that_directly_import(module)
 
 
 def nearest(steps: Mapping[str, int], shared: Mapping[str, int] | None = None) -> list[str]:
-    """Return the test files among the modules, nearest first.
+    """Return the test files among the modules, sorted by their distance in imports.
 
-    ``shared`` has the number of names that a test shares with the changed modules; each shared name
-    reduces the distance by one import. A test that no import leads to is farther than all others.
+    ``shared`` has the number of names that a test shares with the changed modules. Each shared name
+    reduces the distance by one. A test that no import connects with the change comes last.
     """
     alike = shared or {}
     farthest = max(steps.values(), default=0) + 1

@@ -1,4 +1,4 @@
-"""The tests that a change can affect, and planted faults that check the selection."""
+"""Selection of the tests that a change can affect, and insertion of faults that check it."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ IMPORTERS = {
 
 
 class Imports:
-    """A graph of a few modules."""
+    """An import graph of a few modules, in place of the real graph."""
 
     @property
     def modules(self) -> set[str]:
-        """The name of every module."""
+        """The names of all modules in the graph."""
         return {*IMPORTERS, *(one for found in IMPORTERS.values() for one in found)}
 
     def find_modules_that_directly_import(self, module: str) -> set[str]:
-        """Return the modules that import this one."""
+        """Return the modules that import the given module."""
         return IMPORTERS.get(module, set())
 
 
 def test_nearest_tests_come_first() -> None:
-    """The distance depends on the number of imports and on the names."""
+    """Test files are sorted by their distance in imports, and then by name."""
     steps = steps_from({"service.root.root"}, Imports())
     assert nearest(steps) == [
         "tests/service/test_all.py",
@@ -43,7 +43,7 @@ def test_nearest_tests_come_first() -> None:
 
 
 def test_test_with_a_shared_name_is_near_without_an_import() -> None:
-    """It precedes distant tests, but a test without a shared name is not selected."""
+    """A test that shares names with the changed module is selected before distant tests."""
     known = {"tests.machines.test_inspection", "tests.cli.test_note", "tests.history.test_blame"}
     shared = shared_names({"extensions.machines.service.inspection"}, known)
     assert nearest(
@@ -65,13 +65,13 @@ def test_test_with_a_shared_name_is_near_without_an_import() -> None:
     ],
 )
 def test_changed_file_maps_to_its_module_or_folder(path: str, expected: set[str]) -> None:
-    """A file outside all packages affects nothing."""
+    """A Python file maps to its module, and another file in a package to the folder's modules."""
     assert modules_of([path], Imports().modules) == expected
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_planted_fault_changes_one_line_of_the_program(seed: int) -> None:
-    """The changed program has another syntax tree, and all earlier lines are unchanged."""
+    """The inserted fault changes the meaning of the program, but no line before the fault."""
     path = Path(__file__).with_name("reach.py")
     text = path.read_text()
     found = planted(text, random.Random(seed))

@@ -1,9 +1,9 @@
-"""Measure which faults `make quick` misses: plant a fault in recently changed code, and run it.
+"""Measure how many faults `make quick` misses, by inserting faults into recently changed code.
 
-`python -m tests.quick.trial [COMMITS] [SEED]` plants one fault for each of the last commits (50)
-that changed a program, each in a copy of this checkout. A line is printed for each fault, then the
-number of detected faults and a list of the missed ones. A fault may have no visible effect, so
-check each missed fault by hand.
+`python -m tests.quick.trial [COMMITS] [SEED]` inserts one fault for each of the last commits (by
+default 50) that changed a program, each in a copy of this checkout. It prints a line for each
+fault, then the number of detected faults and a list of the missed ones. A fault may have no visible
+effect, so check each missed fault by hand.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _git(*arguments: str) -> str:
 
 
 def main(number: int = 50, seed: int = 0) -> None:
-    """Try the given number of faults, and print the result of each."""
+    """Try the given number of faults, and print which of them `make quick` detected."""
     missed, tried = [], 0
     for fault in faults(number, random.Random(seed)):
         tried += 1

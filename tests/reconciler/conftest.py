@@ -20,7 +20,7 @@ def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
     root, home = tmp_path / "a root's päth", tmp_path / "home"
     (root / "stage-1").mkdir(parents=True)
     home.mkdir()
-    # The path of a socket has at most about 100 bytes, and the path of tmp_path is longer.
+    # The path of a socket is limited to about 100 bytes, and tmp_path is longer.
     sockets = tempfile.mkdtemp(prefix="wfctl-")
     monkeypatch.delenv("TMUX", raising=False)
     monkeypatch.setenv("HOME", str(home))

@@ -68,12 +68,12 @@ def own(code: int) -> Marker:
 
 
 def seen(**changes: Any) -> Evidence:
-    """Return the evidence of an attempt without any trace, with the given changes."""
+    """Return evidence in which an attempt left no trace, with the given changes."""
     return replace(NOTHING, **changes)
 
 
 def submitted(job: ObservedJob = JOB, **changes: Any) -> Evidence:
-    """Return the evidence of an attempt with one job, with the given changes."""
+    """Return evidence of an attempt whose one job was submitted, with the given changes."""
     return seen(**{"jobs": (job,), "copies": ("c" * 40,), "recovery_file": True, **changes})
 
 
@@ -99,7 +99,7 @@ class Stage:
         return int(attempt.exit_code_record.read_text().split()[0])
 
     def prepare(self, command: str, id_: str = "att-0001") -> AttemptPaths:
-        """Prepare an attempt that records each run and writes the output."""
+        """Prepare an attempt that appends a line to a trace file and writes the output."""
         attempt = self.attempt(id_)
         traced = f'echo "$WFCTL_ATTEMPT" >> ../../../trace; {command}'
         given = submission.build_submission(StageJob("stage-1", traced, outputs=(OUTPUT,)), PROFILE)
@@ -107,13 +107,13 @@ class Stage:
         return attempt
 
     def runs(self, attempt: AttemptPaths) -> int:
-        """Return how often the command of the attempt was started."""
+        """Return how many times the attempt's command was started, from the trace file."""
         trace = attempt.folder / "trace"
         return len(trace.read_text().splitlines()) if trace.exists() else 0
 
 
 def judged(attempt: AttemptPaths) -> Verdict:
-    """Collect the evidence of an attempt, and return its verdict after a round trip to JSON."""
+    """Collect the evidence of an attempt, send it through JSON, and return its verdict."""
     return derive_verdict(Evidence.from_dict(collect_evidence(attempt, NOW).to_dict()))
 
 
@@ -126,7 +126,7 @@ def until(holds: Callable[[], object], seconds: float = 200.0) -> None:
 
 
 def kill_monitor(attempt: AttemptPaths) -> None:
-    """Kill the wrapper and its DPDispatcher, like the end of a terminal session."""
+    """Kill the monitor's wrapper script and its DPDispatcher, like a closing terminal."""
     pid = monitor_of(attempt)
     # Stop the wrapper first, so that it cannot start another child.
     send(pid, signal.SIGSTOP)
@@ -163,17 +163,17 @@ def started(attempt: AttemptPaths) -> bool:
 
 
 def recorded(attempt: AttemptPaths) -> bool:
-    """Return whether DPDispatcher has recorded its submission."""
+    """Return whether DPDispatcher has written its recovery file for the submission."""
     return any(path.parent.name == path.stem for path in attempt.folder.glob("work/*/*.json"))
 
 
 def let_go(attempt: AttemptPaths) -> None:
-    """Let a job end that waits for the file `go`."""
+    """Create the file `go` in the attempt's folder, so that its waiting job ends."""
     (attempt.folder / "go").touch()
 
 
 def end_tenants(attempt: AttemptPaths) -> None:
-    """Kill all processes of the attempt, also those that start in the meantime."""
+    """Kill all processes in the attempt's folder repeatedly, until none is left."""
 
     def none_left() -> bool:
         found = collect_evidence(attempt, NOW).tenants or ()

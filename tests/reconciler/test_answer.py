@@ -1,4 +1,4 @@
-"""The probe script, run over prepared folders: its output is parsed correctly."""
+"""The probe script reports the state of an attempt's folder, and wfctl parses it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,10 @@ def place(tmp_path: Path) -> Path:
 
 
 def probed(place: Path, *patterns: str, queue: str | None = None) -> tuple[ObservedAttempt, str]:
-    """Run the probe over a folder, optionally with a fake squeue."""
+    """Run the probe script on a folder; return its parsed answer and its output.
+
+    ``queue`` is the text of a fake squeue, which replaces the scheduler.
+    """
     tools = place.parent / "tools"
     tools.mkdir(exist_ok=True)
     (tools / "squeue").write_text(queue or "#!/bin/sh\n")
@@ -74,7 +77,7 @@ def test_started_job_is_parsed(place: Path) -> None:
 
 
 def test_exit_code_of_a_job_is_parsed_with_its_time(place: Path) -> None:
-    """The time is the modification time of the record, to the nanosecond."""
+    """The end time is the modification time of the job's exit record, to the nanosecond."""
     ending = place / f"job-{JOB}.exit"
     ending.write_text("3\nwf/stage-1/att-0001 2026-05-04T12:00:00Z\n")
     os.utime(ending, ns=(0, 1_777_000_000_123_456_789))
@@ -83,7 +86,7 @@ def test_exit_code_of_a_job_is_parsed_with_its_time(place: Path) -> None:
 
 
 def test_job_killed_with_its_command_has_exit_code_137(place: Path) -> None:
-    """The record of the killed command gives the exit code and the time."""
+    """The file `job-….killed` gives the exit code 137 and the end time of the job."""
     told = place / f"job-{JOB}.killed"
     told.touch()
     os.utime(told, ns=(0, 1_777_000_000_123_456_789))
@@ -106,7 +109,7 @@ def test_tag_of_a_job_requires_the_tags_of_its_tasks(place: Path, tagged: bool) 
 def test_failure_flag_is_ignored_while_a_task_is_marked_as_running(
     place: Path, at_work: bool, seen: bool | None
 ) -> None:
-    """A leftover mark belongs to a task whose result is unknown."""
+    """If the running mark of a task still exists, the result of the job is unknown."""
     (place / HASH / f"{JOB}_flag_if_job_task_fail").write_text("1\n")
     if at_work:
         (place / f"job-{JOB}.task.4711").touch()
@@ -114,7 +117,7 @@ def test_failure_flag_is_ignored_while_a_task_is_marked_as_running(
 
 
 def test_empty_exit_record_has_no_exit_code(place: Path) -> None:
-    """The record was created, but its content was not written."""
+    """After a crash between creating and writing the record, the exit code is unknown."""
     (place / f"job-{JOB}.exit").write_text("")
     assert probed(place)[0].jobs[0].exit_code is None
 
@@ -131,7 +134,7 @@ def test_held_lock_is_reported(place: Path) -> None:
 
 
 def test_recovery_file_is_read_without_its_credentials(place: Path) -> None:
-    """The state and the number of failures are parsed, and the password is never printed."""
+    """The probe prints the job's state and number of failures, but never the password."""
     (place / HASH / f"{HASH}.json").write_text(STATE % JOB)
     answer, printed = probed(place)
     assert answer.recovery_file
@@ -140,14 +143,14 @@ def test_recovery_file_is_read_without_its_credentials(place: Path) -> None:
 
 
 def test_missing_files_are_listed_by_pattern(place: Path) -> None:
-    """A pattern is missing if no scratch copy has a matching file."""
+    """The probe lists a pattern if no file in the scratch copy matches it."""
     (place / HASH / "stage-1" / "out 1.txt").write_text("x")
     answer, _ = probed(place, "stage-1/out*.txt", "stage-1/b.txt", "stage-1/out 1.txt")
     assert answer.backward_missing == ("stage-1/b.txt",)
 
 
 def test_processes_in_the_folder_are_listed(place: Path) -> None:
-    """Each process has its folder and its start time."""
+    """The probe reports the id, folder and start time of each process in the folder."""
     with subprocess.Popen(["sleep", "60"], cwd=place / HASH) as one:
         [tenant] = probed(place)[0].tenants or ()
         one.kill()
@@ -156,25 +159,25 @@ def test_processes_in_the_folder_are_listed(place: Path) -> None:
 
 
 def test_missing_folder_is_a_valid_answer(tmp_path: Path) -> None:
-    """An attempt without a folder has no jobs, processes or copies."""
+    """The probe reports no jobs, processes or copies for an attempt without a folder."""
     answer, _ = probed(tmp_path / "nowhere")
     assert (answer.jobs, answer.tenants, answer.copies) == ((), (), ())
 
 
 def listing(*lines: str) -> str:
-    """Return a fake squeue that prints these lines."""
+    """Return the text of a fake squeue that prints these lines."""
     return "#!/bin/sh\ncat <<'END'\n" + "\n".join(lines) + "\nEND\n"
 
 
 def test_job_is_found_by_its_folder(place: Path) -> None:
-    """A job whose id was lost is listed by the scheduler below the folder of the attempt."""
+    """squeue finds a job with a lost id, because the job runs below the attempt's folder."""
     answer, _ = probed(place, queue=listing(f"99|PENDING|{place}/{HASH}", "7|RUNNING|/else"))
     assert answer.queue is not None
     assert answer.queue.listed == (ListedJob("99", "PENDING", f"{place}/{HASH}"),)
 
 
 def test_known_id_in_another_folder_is_ignored(place: Path) -> None:
-    """Schedulers reuse ids, so the folder of the job decides."""
+    """Schedulers reuse job ids, so a job in another folder is not the attempt's job."""
     answer, _ = probed(place, queue=listing("12|RUNNING|/else"))
     assert answer.queue is not None
     assert answer.queue.listed == ()
@@ -201,7 +204,7 @@ def test_failing_scheduler_gives_no_list(place: Path, said: str) -> None:
 def test_folder_or_pipe_in_place_of_a_file_does_not_block_the_probe(
     place: Path, name: str, kind: Callable[[Path], None]
 ) -> None:
-    """A lock that is no regular file counts as free."""
+    """The probe still answers, and a lock that is no regular file counts as free."""
     there = place / name
     there.unlink(missing_ok=True)
     kind(there)
@@ -218,7 +221,7 @@ def test_folder_or_pipe_in_place_of_a_file_does_not_block_the_probe(
 def test_wildcards_match_the_same_files_on_both_machines(
     place: Path, pattern: str, missing: bool, complete: bool
 ) -> None:
-    """A broken link matches a pattern but does not prove that the job is complete."""
+    """A broken link matches a pattern, but it does not count as a complete output."""
     copy, root = place / HASH, place.parent / "root"
     attempt = AttemptPaths(root, "w", "stage-1", "att-0001", ())
     (attempt.folder / f"job-{JOB}.started").mkdir(parents=True)

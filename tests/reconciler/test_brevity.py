@@ -26,10 +26,10 @@ from reconciler.verdict.table import derive_verdict
 from service.questions.recent_events import PastEvent
 from tests.reconciler.support import IN_PLACE, JOB, NOW, own, seen, submitted
 
-#: Number of tokens that always suffice to name 1,000 stages.
+#: Number of tokens into which a briefing of 1,000 stages always fits.
 ENOUGH = 4_000
 
-#: Consistent and contradictory evidence.
+#: Examples of evidence, some of them contradictory.
 EVIDENCE: tuple[Evidence, ...] = (
     seen(monitor_locked=True),
     seen(root_recorded="/elsewhere"),
@@ -129,7 +129,7 @@ def named(data: dict[str, Any], key: str) -> set[tuple[str, str]]:
 def test_short_json_keeps_all_attempts_decisions_and_contradictions(
     briefing: Briefing, budget: int
 ) -> None:
-    """This holds for any limit of tokens."""
+    """For any token limit, the shortened JSON names the same ones as the full briefing."""
     short = fit_briefing(briefing, lambda form: count_tokens(render_json(form)) <= budget).to_dict()
     full = briefing.to_dict()
     assert attempts_of(short) == attempts_of(full)
@@ -183,7 +183,7 @@ def test_small_briefing_is_not_shortened() -> None:
 
 
 def test_short_briefing_lists_what_was_left_out() -> None:
-    """The list names omitted events, stages, evidence and reasons."""
+    """The shortened briefing lists omitted events, stages, evidence and reasons."""
     state = workflow_of([stage_of(n, Status.RUNNING, 1) for n in range(1, 9)], 0, 0)
     past = [PastEvent(n, NOW, "user:me", "it was") for n in range(30)]
     findings = [finding_of(s, EVIDENCE[0]) for s in state.stages.values()]
@@ -200,7 +200,7 @@ def test_short_briefing_lists_what_was_left_out() -> None:
     )
 )
 def test_shortened_names_can_be_expanded(names: list[str]) -> None:
-    """Ranges neither lose nor add a name."""
+    """Ranges of names stand for exactly the original names."""
     assert sorted(spelled_out(join_names_as_ranges(names))) == sorted(names)
 
 
@@ -214,5 +214,5 @@ def test_shortened_names_can_be_expanded(names: list[str]) -> None:
     ],
 )
 def test_consecutive_names_become_a_range(names: list[str], short: str) -> None:
-    """Names without a number are not changed."""
+    """`shorten_names` joins names with consecutive numbers; names without a number stay."""
     assert join_names_as_ranges(names) == short

@@ -19,7 +19,7 @@ SETTINGS = {
 
 
 def test_secrets_of_a_connection_are_masked(tmp_path: Path) -> None:
-    """Host, user and path of the key are printed, and passphrase and proxy command are masked."""
+    """The message has host, user and key path; passphrase and proxy command are masked."""
     submission = tmp_path / "submission.json"
     submission.write_text(json.dumps({"machine": {"remote_profile": SETTINGS}}))
     told = subprocess.run(

@@ -1,4 +1,4 @@
-"""The launch contract: bash scripts use the file names and exit codes of the Python code."""
+"""The scripts of an attempt use the file names and exit codes of the Python code."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ SCRIPTS = [
     RECONCILER / "dpdispatcher" / "wrapper.py",
     RECONCILER / "submission" / "build.py",
 ]
-#: How the scripts name the record of a job, before the suffix of the record.
+#: Pattern of the expressions with which the scripts name a record of a job; its group is the
+#: suffix.
 RECORDS = r'(?:\$wfctl_job|\$base|job-\*|\$\{job%\.started\}|"\$job")"?\.([a-z]+)'
-#: Suffixes of files that DPDispatcher and mktemp create.
+#: Suffixes of files that belong to DPDispatcher or mktemp and are no job records.
 OTHERS = frozenset({"sub"})
 _PATHS = AttemptPaths(Path("/"), "w", "s", "att-0001")
 NAMES = {value for name, value in vars(paths).items() if name.isupper()} | {
@@ -36,19 +37,19 @@ def told(text: str) -> set[str]:
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
 def test_scripts_use_only_known_job_records(script: Path) -> None:
-    """A record under an unknown name would never be read."""
+    """Every record of a job that a script names is also defined in the Python code."""
     assert told(script.read_text("utf-8")) <= {one.value for one in JobRecordSuffix}
 
 
 def test_scripts_use_the_job_records() -> None:
-    """This test ensures that the search pattern of the previous test finds records."""
+    """The search pattern of the other test finds nearly every kind of job record."""
     found = set().union(*(told(script.read_text("utf-8")) for script in SCRIPTS))
     assert len(found) >= len(JobRecordSuffix) - 1
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
 def test_scripts_use_only_known_exit_codes(script: Path) -> None:
-    """Exit codes from 64 on must be defined in ScriptEnd."""
+    """Every exit code of 64 or more in a script is defined in ScriptEnd."""
     codes = {int(code) for code in re.findall(r"\bexit (\d+)", script.read_text("utf-8"))}
     assert {code for code in codes if code >= 64} <= {int(code) for code in ScriptEnd}
 

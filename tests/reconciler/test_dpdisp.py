@@ -43,7 +43,7 @@ pytestmark = pytest.mark.slow
 @pytest.mark.few(2)
 @pytest.mark.parametrize("mode", [mode for mode in Mode if mode is not Mode.SYNC])
 def test_successful_job_is_collected(stage: Stage, mode: Mode) -> None:
-    """The output is copied back, the markers have exit code 0, and the command ran once."""
+    """The output is copied back, both markers have exit code 0, and the command ran once."""
     attempt = stage.prepare(SHORT)
     launched = stage.runner().launch(attempt, mode)
     assert stage.runner().wait(attempt, 60)
@@ -63,7 +63,7 @@ def test_very_short_job_is_collected_once(stage: Stage) -> None:
 
 
 def test_failed_task_is_not_repeated(stage: Stage) -> None:
-    """The diagnosis has the last lines of stderr and the id of the job."""
+    """The command runs once, and the diagnosis has the end of stderr and the job id."""
     attempt = stage.prepare("sleep 1.5; echo 'no convergence' >&2; exit 3")
     assert stage.run(attempt) == 1
     assert (judged(attempt).name, stage.runs(attempt)) == ("TASK_FAILED", 1)
@@ -74,7 +74,7 @@ def test_failed_task_is_not_repeated(stage: Stage) -> None:
 
 
 def test_facts_are_read_from_the_files_of_the_attempt(stage: Stage) -> None:
-    """They are still available after the scratch copy was deleted."""
+    """Facts such as job ids are still known after the scratch copy is deleted."""
     attempt = stage.prepare(WRITE)
     stage.run(attempt)
     facts = stage.runner().facts(attempt)
@@ -86,7 +86,7 @@ def test_facts_are_read_from_the_files_of_the_attempt(stage: Stage) -> None:
 
 
 def test_second_attempt_runs_again(stage: Stage) -> None:
-    """The same command in a new attempt is a new submission with another hash."""
+    """In a new attempt, the same command has another submission hash and runs again."""
     first = stage.prepare(WRITE)
     stage.run(first)
     move_stale_files_aside(stage.root, "stage-1", [OUTPUT], first.id)
@@ -98,7 +98,7 @@ def test_second_attempt_runs_again(stage: Stage) -> None:
 
 
 def test_launch_without_tmux_uses_a_detached_monitor(stage: Stage, tmp_path: Path) -> None:
-    """The answer reports that no tmux session exists, and the job succeeds."""
+    """The answer reports that there is no tmux session, and the job succeeds."""
     environ = {**stage.environ, "PATH": path_without("tmux", tmp_path / "tools")}
     attempt = Stage(stage.root, environ).prepare(WRITE)
     launched = DPDispatcherRunner(environ=environ).launch(attempt, Mode.TMUX)
@@ -130,7 +130,7 @@ def test_tmux_session_is_named_after_workflow_and_stage(stage: Stage) -> None:
 
 
 def test_wait_returns_after_its_timeout(stage: Stage) -> None:
-    """The return value is false, and the monitor continues."""
+    """`wait` returns false after its timeout, and the monitor continues."""
     attempt = stage.prepare(LONG)
     stage.runner().launch(attempt, Mode.SETSID)
     assert not stage.runner().wait(attempt, 0.2)
@@ -139,7 +139,7 @@ def test_wait_returns_after_its_timeout(stage: Stage) -> None:
 
 
 def test_input_of_another_stage_is_copied_to_the_job(stage: Stage) -> None:
-    """The job reads the copy, and changes to the copy do not affect the input."""
+    """The job reads a copy of the input, and changing the copy does not affect the input."""
     (stage.root / "stage-0").mkdir()
     (stage.root / "stage-0/x.json").write_text("42\n")
     attempt = stage.attempt()
@@ -152,7 +152,7 @@ def test_input_of_another_stage_is_copied_to_the_job(stage: Stage) -> None:
 
 
 def test_missing_forward_file_rejects_the_submission(stage: Stage) -> None:
-    """DPDispatcher refuses the submission before the job runs, and the log has the reason."""
+    """DPDispatcher refuses the submission, so no job runs, and its log has the reason."""
     attempt = stage.attempt()
     job = StageJob("stage-1", WRITE, forward_files=("no.py",), outputs=(OUTPUT,))
     attempt.stage_folder.mkdir(exist_ok=True)
@@ -166,7 +166,7 @@ def test_missing_forward_file_rejects_the_submission(stage: Stage) -> None:
 
 
 def test_missing_output_is_reported(stage: Stage) -> None:
-    """A job that succeeds without writing its output gets the verdict OUTPUT_MISSING."""
+    """A job that exits with 0 but writes no output gets the verdict OUTPUT_MISSING."""
     attempt = stage.prepare("true")
     assert stage.run(attempt) == 1
     assert judged(attempt).name == "OUTPUT_MISSING"
@@ -174,7 +174,7 @@ def test_missing_output_is_reported(stage: Stage) -> None:
 
 
 def test_misspelt_key_of_a_submission_is_refused(stage: Stage) -> None:
-    """DPDispatcher itself would ignore the key, so wfctl refuses the launch."""
+    """wfctl refuses the launch, because DPDispatcher itself would ignore the wrong key."""
     given = submission.build_submission(StageJob("stage-1", WRITE, outputs=(OUTPUT,)), PROFILE)
     given["forward_comon_files"] = []
     with pytest.raises(RejectedSubmission, match="forward_comon_files"):
@@ -182,7 +182,7 @@ def test_misspelt_key_of_a_submission_is_refused(stage: Stage) -> None:
 
 
 def test_refusal_names_field_expected_type_and_value(stage: Stage) -> None:
-    """The message is one line, and no folder of an attempt is created."""
+    """The refusal is one line, and wfctl creates no folder for the attempt."""
     given = submission.build_submission(StageJob("stage-1", WRITE, outputs=(OUTPUT,)), PROFILE)
     given["resources"]["number_node"] = "two"
     with pytest.raises(RejectedSubmission) as refused:
@@ -204,7 +204,7 @@ def test_missing_dpdisp_program_is_reported(stage: Stage, tmp_path: Path) -> Non
 
 
 def test_failing_monitor_start_is_reported(stage: Stage, tmp_path: Path) -> None:
-    """If the monitor cannot write its record, the error has its output."""
+    """If the monitor cannot write its record, the error contains the monitor's output."""
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin/sync").write_text("#!/bin/sh\necho no space left >&2\nexit 1\n")
     (tmp_path / "bin/sync").chmod(0o755)
@@ -215,7 +215,7 @@ def test_failing_monitor_start_is_reported(stage: Stage, tmp_path: Path) -> None
 
 
 def test_folder_in_place_of_the_lock_is_moved_away(stage: Stage) -> None:
-    """The folder is kept in `stale`, and the job runs."""
+    """wfctl moves the folder to `stale`, and the job runs."""
     attempt = stage.prepare(WRITE)
     attempt.monitor_lock.unlink()
     attempt.monitor_lock.mkdir()
@@ -225,7 +225,7 @@ def test_folder_in_place_of_the_lock_is_moved_away(stage: Stage) -> None:
 
 
 def test_wrapper_is_a_valid_executable_script(stage: Stage) -> None:
-    """bash accepts its syntax, and the file can be run directly."""
+    """bash accepts the syntax of the wrapper script, and its file is executable."""
     attempt = stage.prepare(WRITE)
     assert attempt.wrapper.stat().st_mode & stat.S_IXUSR
     subprocess.run(["bash", "-n", attempt.wrapper], check=True)

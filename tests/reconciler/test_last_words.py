@@ -1,4 +1,4 @@
-"""The last state that a scheduler reported for a job is kept after the job is forgotten."""
+"""wfctl keeps the last reported state of a job that the scheduler has forgotten."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ def attempt(tmp_path: Path) -> AttemptPaths:
 
 
 def said(**words: str | None) -> list[ObservedJob]:
-    """Return a job for each state reported by the scheduler."""
+    """Return jobs with the given states, as a scheduler would report them."""
     return [
         ObservedJob(name, id=name.removeprefix("job"), queued=word) for name, word in words.items()
     ]
 
 
 def recalled(attempt: AttemptPaths, *names: str) -> list[str | None]:
-    """Return the kept states of jobs that the scheduler no longer lists."""
+    """Return the stored states of the jobs, as if the scheduler no longer listed them."""
     return [job.queued for job in traces.add_recorded_ends(attempt, said(**dict.fromkeys(names)))]
 
 
 def test_final_state_is_known_after_the_scheduler_forgets_the_job(attempt: AttemptPaths) -> None:
-    """Two jobs that end and disappear at different times are both remembered."""
+    """wfctl stores the final states of two jobs that end and disappear one after another."""
     traces.record_scheduler_ends(attempt, said(job1="TIMEOUT", job2="RUNNING"))
     traces.record_scheduler_ends(attempt, said(job1=None, job2="NODE_FAIL"))
     assert recalled(attempt, "job1", "job2", "job3") == ["TIMEOUT", "NODE_FAIL", None]
 
 
 def test_current_state_replaces_the_kept_state(attempt: AttemptPaths) -> None:
-    """If a preempted job is waiting again, its old final state is deleted."""
+    """When a preempted job waits again, wfctl deletes the stored final state."""
     traces.record_scheduler_ends(attempt, said(job1="PREEMPTED"))
     [job] = traces.add_recorded_ends(attempt, said(job1="PENDING"))
     assert job.queued == "PENDING"
@@ -52,7 +52,7 @@ def test_current_state_replaces_the_kept_state(attempt: AttemptPaths) -> None:
 
 
 def test_only_final_states_without_a_job_record_are_kept(attempt: AttemptPaths) -> None:
-    """Running jobs and jobs that record their own end need no file."""
+    """No state is stored for running jobs and for jobs that record their own end."""
     traces.record_scheduler_ends(
         attempt, said(job1="RUNNING", job2="COMPLETED", job3="FAILED", job4=None)
     )
@@ -65,7 +65,7 @@ def test_only_final_states_without_a_job_record_are_kept(attempt: AttemptPaths) 
 def test_result_of_the_job_replaces_the_kept_state(
     attempt: AttemptPaths, own: dict[str, Any]
 ) -> None:
-    """If a cancelled job recorded its end, only this record counts."""
+    """If a cancelled job recorded its own end, the stored scheduler state is ignored."""
     traces.record_scheduler_ends(attempt, said(job1="CANCELLED"))
     [job] = traces.add_recorded_ends(attempt, [ObservedJob("c", id="1", **own)])
     assert job.queued is None
@@ -74,7 +74,7 @@ def test_result_of_the_job_replaces_the_kept_state(
 def test_unwritable_disk_does_not_stop_the_monitor(
     attempt: AttemptPaths, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The problem is printed, and no exception is raised."""
+    """The monitor prints that it cannot store the state, and raises no exception."""
     attempt.last_words.mkdir()
     watch._record_scheduler_ends(attempt, replace(seen(), jobs=tuple(said(job1="TIMEOUT"))))
     assert "last-words.json" in capsys.readouterr().out
@@ -82,6 +82,6 @@ def test_unwritable_disk_does_not_stop_the_monitor(
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null"])
 def test_damaged_record_of_states_is_ignored(attempt: AttemptPaths, text: str) -> None:
-    """If the file is no JSON object, no state is known."""
+    """If the file of stored states is no JSON object, no state is known."""
     attempt.last_words.write_text(text)
     assert recalled(attempt, "job1") == [None]

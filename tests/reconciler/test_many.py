@@ -1,4 +1,4 @@
-"""Many stages are reconciled together, with few appends."""
+"""wfctl reconciles many stages together and records them with few appends to the log."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FEW = 12
 
 @pytest.fixture
 def few(tmp_path: Path) -> Iterator[JobContext]:
-    """Create a root with 12 stages whose jobs have all succeeded."""
+    """Create a workflow of 12 running stages whose jobs have all succeeded."""
     make(tmp_path / "root", FEW)
     finish(tmp_path / "root", FEW)
     with jobs_of(tmp_path / "root") as jobs:
@@ -33,7 +33,7 @@ def few(tmp_path: Path) -> Iterator[JobContext]:
 
 
 def appends(jobs: JobContext, type_: str) -> int:
-    """Return the number of appends that recorded events of a type."""
+    """Return the number of appends to the log that recorded events of a type."""
     log = jobs.service.log
     return len({e.correlation_id for e in log.store.read(log.stream) if e.type == type_})
 
@@ -47,7 +47,7 @@ def statuses(jobs: JobContext) -> set[Status]:
 @pytest.mark.slow
 @pytest.mark.long
 def test_thousand_running_stages_are_reconciled_in_time(tmp_path: Path) -> None:
-    """The first verdicts need at most 10 appends."""
+    """wfctl records the first verdicts of 1,000 attempts in at most 10 appends to the log."""
     make(tmp_path / "root", 1_000)
     with monitored(tmp_path / "root", 1_000), jobs_of(tmp_path / "root") as jobs:
         start = time.process_time()
@@ -58,14 +58,14 @@ def test_thousand_running_stages_are_reconciled_in_time(tmp_path: Path) -> None:
 
 
 def test_ended_stages_are_recorded_together(few: JobContext) -> None:
-    """One append has the verdicts and results of all stages."""
+    """One append to the log records the verdicts and results of all stages."""
     assert len(reconcile_stages(few)) == FEW
     assert statuses(few) == {Status.POST_PROCESSING}
     assert appends(few, "stage.computed") == 1
 
 
 def test_each_job_has_its_own_end_time(few: JobContext) -> None:
-    """The time of an event is the time in the job's record, although all share one append."""
+    """Each event has the end time that its job recorded, despite the common append."""
     reconcile_stages(few)
     log = few.service.log
     ends = [e for e in log.store.read(log.stream) if e.type == "stage.computed"]
@@ -75,7 +75,7 @@ def test_each_job_has_its_own_end_time(few: JobContext) -> None:
 
 
 def test_stage_locked_by_another_process_is_recorded_separately(few: JobContext) -> None:
-    """The reconciler waits for the stage and does not delay the other stages."""
+    """The reconciler records the other stages first and waits for the locked stage."""
     with ExitStack() as held, jobs_of(few.root) as other:
         held.enter_context(few.lock_stage("stage-1", timeout=0))
         reconcile_stages(replace(other, tell=lambda _: held.close()))
@@ -84,11 +84,11 @@ def test_stage_locked_by_another_process_is_recorded_separately(few: JobContext)
 
 
 def test_stage_changed_by_another_process_does_not_block_the_others(few: JobContext) -> None:
-    """The common append is refused, so each stage is recorded separately."""
+    """The log refuses the common append, so the reconciler records each stage separately."""
     looks = count(1)
 
     def clock() -> datetime:
-        # After the last check, another process fails the stage that was checked first.
+        # Just before the common append, another process fails the stage that was checked first.
         if next(looks) == FEW:
             few.service.handle(p.StageFailed(stage="stage-1", error="by hand"))
         return system_clock()

@@ -1,4 +1,4 @@
-"""Exit markers and their owners, checks of inputs, and cleanup before an attempt."""
+"""Exit markers name their attempt, inputs are checked, and old files are moved away."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TAG = "wf/stage-1/att-0002"
 def test_marker_names_its_attempt(
     tmp_path: Path, text: str, seen: MarkerState, code: int | None
 ) -> None:
-    """Own, foreign and unreadable markers are distinguished."""
+    """wfctl distinguishes markers of this attempt, of another one, and unreadable ones."""
     path = tmp_path / "DPDISP_EXIT_CODE"
     path.write_text(text)
     found = markers.read_marker(path, TAG)
@@ -38,12 +38,12 @@ def test_marker_names_its_attempt(
 
 
 def test_missing_marker_is_not_unreadable(tmp_path: Path) -> None:
-    """A missing file is reported as NONE."""
+    """A marker file that does not exist is reported as NONE."""
     assert markers.read_marker(tmp_path / "DPDISP_DONE", TAG).seen is MarkerState.NONE
 
 
 def test_inputs_are_recorded_with_digest_and_size(tmp_path: Path) -> None:
-    """Each input has the SHA-256 digest and the size of its content."""
+    """The record of an input has the SHA-256 digest and the size of the file."""
     (tmp_path / "x.json").write_bytes(b"{}")
     [found] = file_digests.digest_stage_inputs(tmp_path, ["x.json"])
     assert (found.sha256, found.size) == (hashlib.sha256(b"{}").hexdigest(), 2)
@@ -61,21 +61,21 @@ def test_digest_of_a_folder_depends_on_names_and_contents(tmp_path: Path) -> Non
 
 
 def test_missing_input_is_named_in_the_error(tmp_path: Path) -> None:
-    """The error has the path of the input."""
+    """The error for a missing input contains its path."""
     with pytest.raises(MissingInput, match=r"stage-1/x\.json"):
         file_digests.digest_stage_inputs(tmp_path, ["stage-1/x.json"])
 
 
 @pytest.mark.parametrize("folder", [True, False])
 def test_empty_input_is_refused(tmp_path: Path, folder: bool) -> None:
-    """An empty file and an empty folder are both refused."""
+    """wfctl refuses an empty input file and an empty input folder."""
     (tmp_path / "in").mkdir() if folder else (tmp_path / "in").touch()
     with pytest.raises(EmptyInput):
         file_digests.digest_stage_inputs(tmp_path, ["in"])
 
 
 def test_old_outputs_and_markers_move_to_their_attempt(tmp_path: Path) -> None:
-    """Files of an earlier attempt are kept in its folder and leave the stage folder empty."""
+    """wfctl moves the files to the earlier attempt's folder and empties the stage folder."""
     (tmp_path / "stage-1").mkdir()
     for name in ("out.txt", "DPDISP_EXIT_CODE", "DPDISP_DONE", "log"):
         (tmp_path / "stage-1" / name).write_text(name)
@@ -87,7 +87,7 @@ def test_old_outputs_and_markers_move_to_their_attempt(tmp_path: Path) -> None:
 
 
 def test_kept_files_are_never_overwritten(tmp_path: Path) -> None:
-    """A second file with the same name is kept next to the first."""
+    """A second old file with the same name is kept next to the first one."""
     for text in ("first", "second", "third"):
         (tmp_path / "stage-1").mkdir(exist_ok=True)
         (tmp_path / "stage-1/out.txt").write_text(text)
@@ -97,7 +97,7 @@ def test_kept_files_are_never_overwritten(tmp_path: Path) -> None:
 
 
 def test_stage_without_old_files_needs_no_cleanup(tmp_path: Path) -> None:
-    """No file is moved, and no folder is created."""
+    """The cleanup moves no file and creates no folder."""
     assert (
         markers.move_stale_files_aside(tmp_path, "stage-1", ["stage-1/out.txt"], "att-0001") == ()
     )

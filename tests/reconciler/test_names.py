@@ -1,4 +1,4 @@
-"""Names of inputs and outputs may contain characters of file patterns."""
+"""wfctl takes special characters such as * in names of inputs and outputs literally."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TASKS = {"map": {"points": [{"T": 1}]}, "task_outputs": ["o[1]*.txt"]}
 
 
 def test_special_characters_in_file_names_of_a_stage_are_literal(tmp_path: Path) -> None:
-    """Brackets, stars and question marks match no other file."""
+    """Brackets, stars and question marks in a name match only the file of this name."""
     outputs = ["stage-1/out[1].txt", "stage-1/d[*]"]
     one = stage(1, READS, inputs=["data/a[1].txt", "stage-1/own?.txt"], outputs=outputs)
     place = made(tmp_path, one)
@@ -31,7 +31,7 @@ def test_special_characters_in_file_names_of_a_stage_are_literal(tmp_path: Path)
 
 
 def test_special_characters_in_file_names_of_tasks_are_literal(tmp_path: Path) -> None:
-    """The same holds for the tasks of a sweep."""
+    """Brackets, stars and question marks in a task's file name match only this file."""
     fields: dict[str, Any] = {"inputs": ["data/a[1].txt"], "outputs": ["stage-1/tasks.csv"]}
     one = stage(1, 'cat "../../../data/a[1].txt" > "o[1]*.txt"', parameters=TASKS, **fields)
     place = made(tmp_path, one)
@@ -43,6 +43,6 @@ def test_special_characters_in_file_names_of_tasks_are_literal(tmp_path: Path) -
 
 
 def test_missing_input_is_named_as_in_the_plan(tmp_path: Path) -> None:
-    """The message does not show the escaped pattern for DPDispatcher."""
+    """The error has the name from the plan, not the escaped pattern for DPDispatcher."""
     place = made(tmp_path, stage(1, READS, inputs=["data/a[1].txt"], outputs=["stage-1/b"]))
     assert "input data/a[1].txt does not exist" in place.call("run").out

@@ -13,7 +13,7 @@ from lifecycle.sweeps.work import build_work
     [(0.002, "0.002"), (1e-6, "1e-06"), (2000, "2000"), (True, "true"), ("two words", "two words")],
 )
 def test_scalar_parameter_becomes_a_variable(value: object, text: str) -> None:
-    """Numbers, booleans and strings are written as in JSON, strings without quotes."""
+    """Numbers and booleans are written as in JSON, and strings without quotes."""
     assert command_variables(build_work("stage-1", {"timestep": value})) == {
         "WFCTL_PARAM_timestep": text
     }
@@ -24,5 +24,5 @@ def test_scalar_parameter_becomes_a_variable(value: object, text: str) -> None:
     [{"command": "true"}, {"verify": "true"}, {"a": [1]}, {"a": {"b": 1}}, {"a": None}, {"a-b": 1}],
 )
 def test_other_parameters_have_no_variable(parameters: dict[str, object]) -> None:
-    """Lists, objects, null, names with a dash and parameters of wfctl are left out."""
+    """Lists, objects, null, names with a dash and wfctl's own parameters are left out."""
     assert command_variables(build_work("stage-1", parameters)) == {}

@@ -1,4 +1,4 @@
-"""DPDispatcher is started with deferred imports and otherwise behaves as usual."""
+"""wfctl starts DPDispatcher with deferred imports, which changes nothing else."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ print(sys.argv, __name__, __file__)
 
 
 def run(folder: Path, text: str, *arguments: str) -> list[str]:
-    """Run a program with this text, and return the lines that it prints."""
+    """Run a program with this source text, and return the lines that it prints."""
     path = folder / "program"
     path.write_text(f"#!{sys.executable}\n{text}")
     command = [*build_start_command(path), *arguments]
@@ -35,7 +35,7 @@ def run(folder: Path, text: str, *arguments: str) -> list[str]:
 
 
 def test_unused_modules_are_imported_on_first_use(tmp_path: Path) -> None:
-    """SSH and cloud modules are not loaded for local jobs."""
+    """DPDispatcher loads the SSH and cloud modules only when a job uses them."""
     loaded, used, same, _ = run(tmp_path, _LOADED)
     assert loaded == ""
     assert used == "paramiko.transport True"
@@ -62,14 +62,14 @@ def test_installed_dpdispatcher_has_the_expected_structure(tmp_path: Path) -> No
 
 
 def test_started_program_sees_its_own_name_and_arguments(tmp_path: Path) -> None:
-    """The program also runs as the main module."""
+    """The program runs as `__main__` with its usual sys.argv and __file__."""
     path = str(tmp_path / "program")
     *_, last = run(tmp_path, _LOADED, "submit", "--exit-on-submit")
     assert last == f"{[path, 'submit', '--exit-on-submit']} __main__ {path}"
 
 
 def test_program_that_is_no_python_script_is_started_directly(tmp_path: Path) -> None:
-    """Users may put their own shell script in place of dpdisp."""
+    """Users may replace the dpdisp program with a shell script."""
     path = tmp_path / "dpdisp"
     path.write_text("#!/bin/sh\nexec true\n")
     assert build_start_command(path, tmp_path) == [str(path)]
@@ -101,7 +101,7 @@ print("printed")
     ],
 )
 def test_started_program_ends_as_usual(tmp_path: Path, end: str, code: int, error: str) -> None:
-    """Exit code, threads and exit handlers are kept, and only destructors are skipped."""
+    """The exit code, threads and exit handlers work, and only destructors are skipped."""
     path = tmp_path / "program"
     path.write_text(f"#!{sys.executable}\n{_ENDING.format(end=end)}")
     done = subprocess.run(build_start_command(path), capture_output=True, text=True, check=False)
@@ -123,7 +123,7 @@ def test_started_program_ends_as_usual(tmp_path: Path, end: str, code: int, erro
     ids=repr,
 )
 def test_lost_connection_is_distinguished_from_a_refusal(error: Exception, cut: bool) -> None:
-    """This holds even if DPDispatcher raises another exception while handling the error."""
+    """wfctl recognizes the cause even if DPDispatcher raises another exception after it."""
     assert is_connection_lost(error) is cut
     outer = RuntimeError("while it was handled")
     outer.__context__ = error

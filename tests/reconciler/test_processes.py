@@ -1,4 +1,4 @@
-"""Processes, locks and tmux sessions as evidence."""
+"""Processes, locks and tmux sessions that prove whether an attempt still runs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SLEEP = [sys.executable, "-c", "import time; time.sleep(600)"]
 
 @pytest.fixture
 def sleeper(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a process in its own folder."""
+    """Run a sleeping process whose working folder is `work`."""
     (tmp_path / "work").mkdir()
     with subprocess.Popen(SLEEP, cwd=tmp_path / "work") as process:
         yield process
@@ -32,7 +32,7 @@ def sleeper(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def test_process_is_identified_by_its_start_time(sleeper: subprocess.Popen[bytes]) -> None:
-    """The same id with another start time or another boot is another process."""
+    """A process with the same id but another start time or boot is not the same process."""
     found = processes.identify(sleeper.pid)
     assert found is not None
     assert found.is_alive()
@@ -41,7 +41,7 @@ def test_process_is_identified_by_its_start_time(sleeper: subprocess.Popen[bytes
 
 
 def test_zombie_is_not_alive(sleeper: subprocess.Popen[bytes]) -> None:
-    """A process that ended but was not reaped does not compute."""
+    """A process that ended but was not reaped by its parent counts as ended."""
     found = processes.identify(sleeper.pid)
     assert found is not None
     sleeper.kill()
@@ -50,7 +50,7 @@ def test_zombie_is_not_alive(sleeper: subprocess.Popen[bytes]) -> None:
 
 
 def test_process_group_is_identified_by_its_environment() -> None:
-    """The variable must match exactly, and a process of the group must live."""
+    """The group must have a live process with exactly this variable in its environment."""
     environ = {**os.environ, "OURS": "one"}
     with subprocess.Popen(SLEEP, env=environ, start_new_session=True) as process:
         assert processes.has_group_variable(process.pid, "OURS=one")
@@ -63,7 +63,7 @@ def test_process_group_is_identified_by_its_environment() -> None:
 def test_processes_are_found_below_a_folder(
     sleeper: subprocess.Popen[bytes], tmp_path: Path
 ) -> None:
-    """A folder whose name only starts with the same letters does not count."""
+    """A process in `work` is found below `work`, but not below a folder `wor`."""
     everyone = processes.list_user_processes()
     assert [one.pid for one in processes.find_processes_below(everyone, tmp_path / "work")] == [
         sleeper.pid
@@ -79,7 +79,7 @@ def test_processes_are_found_below_a_folder(
 def test_search_in_the_sorted_list_finds_all_processes_below_a_folder(
     folders: list[str], folder: Path
 ) -> None:
-    """This holds for names with any characters around the slash."""
+    """The search finds the same processes as a check of each folder, for any names."""
     everyone = sorted(
         (processes.FolderProcess(1, 1, f, False) for f in folders), key=lambda t: t.folder
     )
@@ -92,14 +92,14 @@ def test_search_in_the_sorted_list_finds_all_processes_below_a_folder(
 def test_process_in_a_deleted_folder_is_flagged(
     sleeper: subprocess.Popen[bytes], tmp_path: Path
 ) -> None:
-    """The process is still found by the old path of its folder."""
+    """A process whose folder was deleted is found by the old path and marked as deleted."""
     (tmp_path / "work").rmdir()
     [found] = processes.find_processes_below(processes.list_user_processes(), tmp_path / "work")
     assert (found.pid, found.deleted) == (sleeper.pid, True)
 
 
 def test_checking_a_lock_does_not_take_it(tmp_path: Path) -> None:
-    """The check only reports whether another process holds the lock."""
+    """The check reports whether another process holds the lock, and does not change it."""
     path = tmp_path / "lock"
     assert is_lock_held(path) is False
     with path.open("w") as stream:
@@ -111,7 +111,7 @@ def test_checking_a_lock_does_not_take_it(tmp_path: Path) -> None:
 
 
 def test_unreadable_lock_is_unknown(tmp_path: Path) -> None:
-    """An error does not mean that the lock is free."""
+    """If the lock file cannot be opened, the check reports unknown, and not free."""
     path = tmp_path / "lock"
     path.symlink_to(path)
     assert is_lock_held(path) is None
@@ -128,7 +128,7 @@ def test_tmux_session_is_matched_by_its_whole_name(stage: Stage) -> None:
 
 
 def test_ending_tmux_server_is_asked_again(stage: Stage, tmp_path: Path) -> None:
-    """If the server exits during the call, the next call starts a new server."""
+    """If the tmux server exits during a call, wfctl repeats the call with a new server."""
     real, mark = shutil.which("tmux"), tmp_path / "ended"
     folder = tmp_path / "bin"
     folder.mkdir()
@@ -144,7 +144,7 @@ def test_ending_tmux_server_is_asked_again(stage: Stage, tmp_path: Path) -> None
 
 
 def test_second_tmux_session_with_the_same_name_is_refused(stage: Stage) -> None:
-    """The error message of tmux is returned."""
+    """wfctl returns the error message of tmux for the duplicate name."""
     tmux_sessions.start_session("one", stage.root, ["sleep", "600"], stage.environ)
     assert "duplicate" in str(
         tmux_sessions.start_session("one", stage.root, ["sleep", "600"], stage.environ)
@@ -152,5 +152,5 @@ def test_second_tmux_session_with_the_same_name_is_refused(stage: Stage) -> None
 
 
 def test_state_of_a_session_is_unknown_without_tmux(stage: Stage, tmp_path: Path) -> None:
-    """Without tmux, the session may or may not exist."""
+    """If tmux is not installed, wfctl does not report that the session has ended."""
     assert tmux_sessions.is_live("one", {**os.environ, "PATH": str(tmp_path)}) is None

@@ -1,6 +1,7 @@
-"""Cancelling jobs of PBS, Torque, SGE and LSF, with scripts that imitate their commands.
+"""Cancel jobs of PBS, Torque, SGE and LSF, with scripts that imitate these schedulers.
 
-The output of the scripts follows the manuals, with broken lines and shortened home folders.
+The output of the scripts follows the manuals: long lines are broken, and the home folder is
+shortened.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from reconciler.attempt.execution_host import ExecutionHost
 from reconciler.attempt.paths import AttemptPaths
 from reconciler.control.stop_jobs import stop_attempt
 
-#: The scripts of each command; a file named after the job has the folder of the job.
+#: Fake scheduler commands. A job is a file in the folder $JOBS; the file contains the job's folder.
 PBS = {
     "qselect": "ls $JOBS",
     "qstat": (
@@ -72,7 +73,7 @@ def installed(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
 def test_queued_job_is_cancelled_by_its_folder(
     attempt: AttemptPaths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    """A job in a folder with a longer name is not cancelled."""
+    """wfctl cancels the job in the attempt's folder, but no job in a folder `…-2`."""
     jobs = installed(kind, tmp_path, monkeypatch)
     attempt.machine_record.write_text(
         ExecutionHost(kind, "LocalContext", str(attempt.work)).to_text()
@@ -88,7 +89,7 @@ def test_queued_job_is_cancelled_by_its_folder(
 def test_failing_scheduler_leaves_the_job_open(
     attempt: AttemptPaths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    """If the scheduler does not answer, it may still have the job."""
+    """If the scheduler commands fail, the answer lists the job as not ended."""
     installed(kind, tmp_path, monkeypatch)
     for name in KINDS[kind]:
         (tmp_path / "tools" / name).write_text("#!/bin/sh\nexit 1\n")

@@ -54,7 +54,7 @@ def command_of(pid: int) -> str:
 
 @pytest.mark.parametrize("mode", [Mode.TMUX, Mode.SETSID])
 def test_monitor_killed_during_the_job_can_be_replaced(stage: Stage, mode: Mode) -> None:
-    """The job continues alone, and a second monitor collects its result."""
+    """The job continues without a monitor, and a second monitor collects its result."""
     attempt = stage.prepare(LONG)
     stage.runner().launch(attempt, mode)
     until(lambda: started(attempt) and recorded(attempt))
@@ -67,7 +67,7 @@ def test_monitor_killed_during_the_job_can_be_replaced(stage: Stage, mode: Mode)
 
 
 def deadly_flock(folder: Path, times: int) -> str:
-    """Return a PATH on which the given number of monitors are killed at their start."""
+    """Return a PATH whose flock kills the calling monitor the given number of times."""
     folder.mkdir()
     for number in range(times):
         (folder / f"blow-{number}").touch()
@@ -90,7 +90,7 @@ def deadly_flock(folder: Path, times: int) -> str:
 def test_monitor_killed_at_its_start_is_started_once_again(
     stage: Stage, tmp_path: Path, mode: Mode
 ) -> None:
-    """The second start succeeds, and the job runs once."""
+    """The launch starts a second monitor, which succeeds, and the job runs once."""
     mortal = Stage(stage.root, {**stage.environ, "PATH": deadly_flock(tmp_path / "bin", 1)})
     attempt = mortal.prepare(WRITE)
     assert mortal.runner().launch(attempt, mode).mode is mode
@@ -103,7 +103,7 @@ def test_monitor_killed_at_its_start_is_started_once_again(
 def test_monitor_killed_twice_at_its_start_fails_the_launch(
     stage: Stage, tmp_path: Path, mode: Mode
 ) -> None:
-    """No job was submitted, and a later launch succeeds."""
+    """The launch raises an error without submitting a job, and a later launch succeeds."""
     mortal = Stage(stage.root, {**stage.environ, "PATH": deadly_flock(tmp_path / "bin", 2)})
     attempt = mortal.prepare(WRITE)
     with pytest.raises(LaunchFailed, match="printed nothing: the system or a person killed it"):
@@ -115,7 +115,7 @@ def test_monitor_killed_twice_at_its_start_fails_the_launch(
 
 
 def test_job_survives_the_end_of_the_tmux_server(stage: Stage) -> None:
-    """The monitor ends with the server, and a new monitor collects the result."""
+    """The monitor ends with the tmux server, and a new monitor collects the job's result."""
     need_programs("tmux")
     attempt = stage.prepare(LONG)
     stage.runner().launch(attempt, Mode.TMUX)
@@ -131,12 +131,12 @@ def test_job_survives_the_end_of_the_tmux_server(stage: Stage) -> None:
 
 @pytest.mark.parametrize("over", [True, False])
 def test_unrecorded_submission_runs_once(stage: Stage, over: bool) -> None:
-    """If the recovery file is missing, the next monitor writes it without a second submission."""
+    """The next monitor writes the missing recovery file without a second submission."""
     attempt = stage.prepare(LONG)
     stage.runner().launch(attempt, Mode.SETSID)
     until(lambda: started(attempt) and recorded(attempt))
     kill_monitor(attempt)
-    # This is the state after a kill between the submission and its record.
+    # Delete the recovery file, as if the monitor was killed before it wrote the file.
     for path in attempt.folder.glob("work/*/*.json"):
         path.unlink()
     until(lambda: judged(attempt).name == "ORPHAN_RUNNING_UNRECORDED")
@@ -151,7 +151,7 @@ def test_unrecorded_submission_runs_once(stage: Stage, over: bool) -> None:
 
 
 def test_killed_job_is_lost_and_not_failed(stage: Stage) -> None:
-    """If all processes of a job were killed, no exit code exists, so the job counts as lost."""
+    """A job whose processes were all killed has no exit code, so its verdict is JOB_LOST."""
     attempt = stage.prepare(LONG)
     stage.runner().launch(attempt, Mode.SETSID)
     until(lambda: stage.runs(attempt) == 1)
@@ -163,7 +163,7 @@ def test_killed_job_is_lost_and_not_failed(stage: Stage) -> None:
 
 
 def test_failure_flag_of_a_killed_job_is_not_trusted(stage: Stage) -> None:
-    """Without the exit code of the job, the flag of DPDispatcher does not prove a failure."""
+    """Without an exit code, DPDispatcher's failure flag does not prove a failure."""
     attempt = stage.prepare(LONG)
     stage.runner().launch(attempt, Mode.SETSID)
     until(lambda: stage.runs(attempt) == 1)
@@ -183,11 +183,11 @@ def test_failure_flag_of_a_killed_job_is_not_trusted(stage: Stage) -> None:
 def test_task_killed_before_it_reports_its_command_is_lost(
     stage: Stage, depth: int, told: bool
 ) -> None:
-    """DPDispatcher's script tags or flags the job, depending on the killed shell."""
+    """The job is lost, whether DPDispatcher's script marked it as finished or failed."""
     attempt = stage.prepare(LONG)
     stage.runner().launch(attempt, Mode.SETSID)
     until(lambda: stage.runs(attempt) == 1)
-    # The command may run before DPDispatcher has recorded the id of its job.
+    # Wait for the job id, because the command may start before DPDispatcher has recorded the id.
     until(lambda: stage.runner().facts(attempt).job_ids)
     [shell] = stage.runner().facts(attempt).job_ids
     end(_descendant(int(shell), depth))
@@ -197,7 +197,7 @@ def test_task_killed_before_it_reports_its_command_is_lost(
     if not told:
         [said] = attempt.folder.glob("job-*.exit")
         said.unlink()
-    # If the command was seen running after its shell, the exit code of the shell is ignored.
+    # If the command was seen running after the end of its shell, the shell's exit code is ignored.
     outlived = list(attempt.folder.glob("job-*.alone"))
     name = "JOB_KILLED" if told and not outlived else "JOB_LOST"
     assert (judged(attempt).name, judged(attempt).action) == (name, Action.LOST)
@@ -210,11 +210,11 @@ def _descendant(pid: int, depth: int) -> int:
 
 
 def test_command_that_outlives_its_shell_is_still_running(stage: Stage) -> None:
-    """The command holds the lock, so the verdict is to attach."""
+    """The command still holds the job's lock, so the verdict is to attach a new monitor."""
     attempt = stage.prepare(f"exec python3 -c 'import time; time.sleep(600)'; {WRITE}")
     stage.runner().launch(attempt, Mode.SETSID)
     until(lambda: stage.runs(attempt) == 1)
-    # The command may run before DPDispatcher has recorded the id of its job.
+    # Wait for the job id, because the command may start before DPDispatcher has recorded the id.
     until(lambda: stage.runner().facts(attempt).job_ids)
     [shell] = stage.runner().facts(attempt).job_ids
     end(int(shell))
@@ -228,7 +228,7 @@ def test_command_that_outlives_its_shell_is_still_running(stage: Stage) -> None:
 
 
 def test_collected_results_without_markers_are_accepted(stage: Stage) -> None:
-    """If the monitor was killed after the collection, the job does not run again."""
+    """If the monitor is killed after collecting the results, the job does not run again."""
     attempt = stage.prepare(WRITE)
     stage.run(attempt)
     for marker in (attempt.exit_code_record, attempt.exit_code_marker, attempt.done_marker):
@@ -239,7 +239,7 @@ def test_collected_results_without_markers_are_accepted(stage: Stage) -> None:
 
 
 def test_relaunched_finished_attempt_computes_nothing(stage: Stage) -> None:
-    """The output is unchanged, and the command ran once."""
+    """A second launch leaves the output unchanged, and the command ran only once."""
     attempt = stage.prepare(WRITE)
     stage.run(attempt)
     before = (stage.root / OUTPUT).stat().st_mtime_ns
@@ -261,7 +261,7 @@ def test_markers_of_an_earlier_attempt_are_moved_aside(stage: Stage) -> None:
 
 
 def test_second_monitor_of_a_job_exits(stage: Stage) -> None:
-    """If two monitors start at once, the second exits with code 75, and the job runs once."""
+    """While a monitor runs, a second one exits with code 75, and the job runs once."""
     attempt = stage.prepare(LONG)
     stage.runner().launch(attempt, Mode.TMUX)
     until(lambda: started(attempt))
@@ -293,7 +293,7 @@ def test_parallel_wrappers_run_the_job_once(stage: Stage) -> None:
 
 
 def test_job_does_not_hold_the_lock_of_its_monitor(stage: Stage) -> None:
-    """After the monitor was killed, its lock is free although the job continues."""
+    """When a monitor is killed, its lock becomes free, although its job continues."""
     attempt = stage.prepare(LONG)
     stage.runner().launch(attempt, Mode.SETSID)
     until(lambda: started(attempt) and recorded(attempt))
@@ -305,7 +305,7 @@ def test_job_does_not_hold_the_lock_of_its_monitor(stage: Stage) -> None:
 
 
 def test_dpdispatcher_of_a_killed_wrapper_continues(stage: Stage) -> None:
-    """As long as this DPDispatcher lives, no second monitor starts."""
+    """While the DPDispatcher of the killed wrapper lives, the attempt counts as monitored."""
     attempt = stage.prepare(LONG)
     stage.runner().launch(attempt, Mode.SETSID)
     wrapper_pid = json.loads(attempt.monitor_record.read_text())["pid"]
@@ -322,7 +322,7 @@ def test_dpdispatcher_of_a_killed_wrapper_continues(stage: Stage) -> None:
 
 
 def test_evidence_in_a_copied_root_leads_to_no_action(stage: Stage) -> None:
-    """The verdict in a copy of the root is ELSEWHERE."""
+    """In a copy of the workflow folder, the verdict is ELSEWHERE with no action."""
     attempt = stage.prepare(WRITE)
     stage.run(attempt)
     other = stage.root.with_name("copy")

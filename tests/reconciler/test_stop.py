@@ -1,4 +1,4 @@
-"""Stopping an attempt ends its processes and no others."""
+"""Stopping an attempt ends all of its processes and no others."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from reconciler.host.processes import start_ticks
 
 
 def test_processes_below_the_folder_are_ended(tmp_path: Path) -> None:
-    """A process in a folder whose name only starts with the same letters continues."""
+    """A process in another folder whose name only starts the same continues to run."""
     inside, below, beside = tmp_path / "work", tmp_path / "work/stage-1", tmp_path / "work-2"
     for folder in (below, beside):
         folder.mkdir(parents=True)
@@ -25,7 +25,7 @@ def test_processes_below_the_folder_are_ended(tmp_path: Path) -> None:
 
 
 def test_process_that_starts_children_is_ended(tmp_path: Path) -> None:
-    """No process is left of a shell that starts children all the time."""
+    """A shell that keeps starting child processes is ended together with all children."""
     process = subprocess.Popen(["bash", "-c", "while :; do sleep 0.01; done"], cwd=tmp_path)
     try:
         assert kill_processes_in_folder(tmp_path).left == ()

@@ -1,4 +1,4 @@
-"""Tags of finished tasks are read while a worker moves the folders of its tasks."""
+"""wfctl reads the tags of finished tasks while a worker moves the folders of the tasks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def move_folders(copy: Path, aside: Path, is_over: Event) -> None:
 
 
 def test_tags_are_read_while_a_worker_moves_task_folders(tmp_path: Path) -> None:
-    """A folder that disappears during the check raises no error."""
+    """A task folder that disappears while wfctl reads the tags causes no error."""
     copy, aside, is_over = tmp_path / "copy", tmp_path / "aside", Event()
     for folder in (copy / "tasks", aside):
         folder.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""CPU time and memory of jobs and tasks, as reported by their shells."""
+"""wfctl records CPU time and memory of jobs and tasks, as their shells report them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def begun(folder: Path, *, is_sweep: bool, code: int) -> Place:
 def test_attempts_and_tasks_report_their_resources(
     tmp_path: Path, is_sweep: bool, code: int
 ) -> None:
-    """`show`, `audit` and conditions on tasks have CPU time and memory, also after a failure."""
+    """`show`, `audit` and task filters have the CPU time and memory, also after a failure."""
     place = begun(tmp_path, is_sweep=is_sweep, code=code)
     place.call("run")
     (attempt,) = place.done("show", "stage-1")["attempts"]
@@ -77,12 +77,12 @@ def test_attempts_and_tasks_report_their_resources(
     ],
 )
 def test_resource_line_is_parsed(line: str, found: dict[str, float]) -> None:
-    """Lines of Python and of bash in any locale are understood, and invalid numbers are ignored."""
+    """wfctl reads lines of Python and of bash in any locale, and ignores invalid numbers."""
     assert parse_resource_use(line) == found
 
 
 def test_resources_of_several_jobs_are_combined() -> None:
-    """CPU times are added, and the memory is the maximum."""
+    """The CPU times of the jobs are added, and the largest memory is taken."""
     every = [{"cpu_seconds": 1.5, "peak_memory_bytes": 10.0}, {"cpu_seconds": 2.0}]
     assert combine_resource_use(every) == {"cpu_seconds": 3.5, "peak_memory_bytes": 10.0}
     assert describe_used_resources({"cpu_seconds": 8000, "peak_memory_bytes": 3 << 30}) == (
@@ -98,7 +98,7 @@ def test_resources_of_several_jobs_are_combined() -> None:
 
 @pytest.mark.parametrize("has_python", [True, False])
 def test_shell_keeps_the_exit_code_of_its_command(tmp_path: Path, has_python: bool) -> None:
-    """Without Python, bash reports only the CPU time."""
+    """The command's exit code is kept; without Python, bash reports only the CPU time."""
     tools, script = tmp_path / "bin", USED.read_text()
     tools.mkdir()
     for tool in ("mktemp", "rm"):
@@ -106,7 +106,7 @@ def test_shell_keeps_the_exit_code_of_its_command(tmp_path: Path, has_python: bo
     if has_python:
         (tools / "python3").symlink_to(sys.executable)
     script = script.replace("/usr/bin/python3 ", "")
-    # The script must also work with the shell options of the user.
+    # The measuring function must also work under the shell options that a user may set.
     line = f'set -euo pipefail; {script}\n(wfctl_used "{tmp_path}/used" 7 "")'
     done = subprocess.run(
         [str(shutil.which("bash")), "-c", line], env={"PATH": str(tools)}, check=False
@@ -120,6 +120,6 @@ def test_shell_keeps_the_exit_code_of_its_command(tmp_path: Path, has_python: bo
     [("12:00:02", 2.0), ("11:59:59.9984", 0.0), ("2026-03-30T12:00:00Z", None), (None, None)],
 )
 def test_elapsed_time_is_never_negative(end: str | None, span: float | None) -> None:
-    """A small difference of clocks gives 0, and a large one gives no time."""
+    """If the end is slightly before the start, the time is 0; if far before, unknown."""
     told = end if end is None or "T" in end else f"2026-03-31T{end}Z"
     assert compute_seconds("2026-03-31T12:00:00Z", told) == span

@@ -1,4 +1,4 @@
-"""The decision table of verdicts, row by row, and conflicts between sources."""
+"""Each row of the decision table of verdicts, and sources of evidence that disagree."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def queued(job: ObservedJob, queue: Queue = NONE, **changes: Any) -> Evidence:
 
 
 def strays() -> Evidence:
-    """Return the evidence of a job whose id was never recorded."""
+    """Return evidence of a job that the scheduler lists but whose id was never recorded."""
     listed = (ListedJob("12", "PENDING", "/w/stage-1/.attempts/att-0001/work/c"),)
     return seen(copies=("c" * 40,), scheduler="Slurm", queue=Queue(1, listed))
 
@@ -168,19 +168,19 @@ ROWS: list[tuple[str, Evidence, Action]] = [
 
 @pytest.mark.parametrize(("name", "evidence", "action"), ROWS)
 def test_evidence_leads_to_its_row(name: str, evidence: Evidence, action: Action) -> None:
-    """Each example gets the verdict and the action of its row."""
+    """Each example of evidence gets the verdict and the action of its row in the table."""
     found = derive_verdict(evidence)
     assert (found.name, found.action) == (name, action)
 
 
 def test_every_row_has_an_example() -> None:
-    """Only the last row, UNDECIDED, has no example."""
+    """Every verdict of the decision table except UNDECIDED, the last row, has an example."""
     named = {name for (_, name, _), _, _ in OWN_ROWS}
     assert named - {name for name, _, _ in ROWS} == {"UNDECIDED"}
 
 
 def test_every_row_of_the_published_table_exists() -> None:
-    """The table of wfctl has the rows 0 to 14 of the published table."""
+    """wfctl's decision table has the rows 0 to 14 of the table in the published protocol."""
     assert {number for (number, _, _), _, _ in OWN_ROWS} == set(range(15))
 
 
@@ -267,38 +267,38 @@ RACES: list[tuple[str, Evidence, str]] = [
 
 @pytest.mark.parametrize(("evidence", "name"), [r[1:] for r in RACES], ids=[r[0] for r in RACES])
 def test_conflicting_sources_are_decided(evidence: Evidence, name: str) -> None:
-    """If two sources disagree, the stronger source decides."""
+    """If two sources of evidence disagree, the more reliable source decides the verdict."""
     assert derive_verdict(evidence).name == name
 
 
 @pytest.mark.parametrize("evidence", [row[1] for row in ROWS] + [race[1] for race in RACES])
 def test_verdict_depends_only_on_the_recorded_evidence(evidence: Evidence) -> None:
-    """Evidence after a round trip to JSON is equal and gets the same verdict."""
+    """Evidence that was converted to JSON and back gets the same verdict."""
     again = Evidence.from_dict(json.loads(json.dumps(evidence.to_dict())))
     assert again == evidence
     assert derive_verdict(again) == derive_verdict(evidence)
 
 
 def test_end_time_comes_from_the_record_of_the_job() -> None:
-    """The verdict has the time when the job ended, and not the time of the check."""
+    """The verdict has the time at which the job ended, not the time of the check."""
     found = derive_verdict(submitted(GOOD)).occurred_at
     assert found == "2026-04-24T03:06:40.123456Z"
     assert found != NOW
 
 
 def test_orphan_verdict_names_the_processes_to_stop() -> None:
-    """Only processes whose folder was deleted are stopped."""
+    """The verdict lists only those processes whose folder was deleted."""
     assert derive_verdict(seen(jobs=(HELD,), tenants=(ORPHAN,))).stop == (77,)
     assert derive_verdict(submitted(HELD, tenants=(WORKER,))).stop == ()
 
 
 def test_missing_output_of_an_unstarted_attempt_is_no_failure() -> None:
-    """The action is to launch the attempt."""
+    """If an attempt was never started, the action is to launch it."""
     assert derive_verdict(seen(outputs=(ABSENT,))).action is Action.LAUNCH
 
 
 def test_exceeded_limit_is_known_after_a_move() -> None:
-    """For a root that was moved, the verdict after the move is LIMIT_EXCEEDED."""
+    """The verdict is ELSEWHERE, and once the move is confirmed, LIMIT_EXCEEDED."""
     job = replace(JOB, queued="TIMEOUT", exit_code=143)
     before = queued(job, far=RemoteAnswer(1, host="far"), root_recorded="/before")
     assert derive_verdict(before).name == "ELSEWHERE"
@@ -306,7 +306,7 @@ def test_exceeded_limit_is_known_after_a_move() -> None:
 
 
 def test_scheduler_knows_the_jobs_of_a_moved_root() -> None:
-    """The scheduler lists jobs by their old folder; without an answer, nothing is known."""
+    """wfctl looks for jobs in the old folder; without an answer, the verdict is open."""
     gone = queued(JOB, root_recorded="/before", looked_twice=True)
     assert verdict_after_move(gone)[1].name == "JOB_LOST"
     assert verdict_after_move(replace(gone, looked_twice=False))[1].name == "VANISHED"

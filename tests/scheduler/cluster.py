@@ -1,4 +1,4 @@
-"""A cluster in a folder: the answers of its scheduler may be wrong, but its state is true."""
+"""A fake cluster in a folder, whose scheduler commands give wrong answers on request."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ LIES = {
     "sbatch": ("silent", "empty", "taken", "mute", "garbage", "other"),
     "scancel": ("silent", "forget"),
 }
-#: Programs on a node that is another machine, whose file system has no locks.
+#: Fake commands on a compute node that is another machine and whose file system has no locks.
 _NODE = {
     "flock": "echo 'flock: Function not implemented' >&2; exit 71",
     "uname": "echo node-7",
     "cat": 'case $1 in /proc/*/boot_id) echo node-7-boot ;; *) exec /bin/cat "$@" ;; esac',
 }
-#: A program that hides the processes of the node.
+#: Fake command that hides the processes of the compute node from wfctl.
 _LOOKER = {"readlink": 'case $1 in /proc/*) exit 1 ;; *) exec /bin/readlink "$@" ;; esac'}
 
 
 @dataclass
 class Cluster:
-    """The jobs in their true state; each runs its real script on request."""
+    """The jobs of a fake cluster with their real states; a test starts and ends each job."""
 
     folder: Path
     has_locks: bool = True
@@ -50,16 +50,16 @@ class Cluster:
 
     @property
     def path(self) -> str:
-        """The PATH with the scheduler of this cluster."""
+        """PATH with the fake scheduler commands of this cluster in front."""
         return f"{self.folder / 'bin'}:{os.environ['PATH']}"
 
     def lie(self, tool: str, lies: Iterable[str]) -> None:
-        """Let the next calls of a tool give wrong answers, one each."""
+        """Make the next calls of a scheduler command give these wrong answers, one each."""
         with (self.folder / "lies" / tool).open("a") as told:
             told.writelines(f"{lie}\n" for lie in lies)
 
     def tell_the_truth(self) -> None:
-        """Remove all wrong answers."""
+        """Remove all wrong answers that no call has given yet."""
         for path in (self.folder / "lies").iterdir():
             path.unlink()
 
@@ -74,7 +74,7 @@ class Cluster:
         return path.read_text().strip() if path.exists() else ""
 
     def start(self, id_: str, **environ: str) -> None:
-        """Run the script of a pending job."""
+        """Start the script of a pending job; if its folder is missing, mark it as failed."""
         folder = self._file(id_, "folder").read_text().strip()
         if not Path(folder).is_dir():
             self._set(id_, "FAILED")
@@ -94,13 +94,13 @@ class Cluster:
         self._set(id_, "RUNNING")
 
     def settle(self, id_: str) -> None:
-        """Wait for the end of a job's script, and set the final state."""
+        """Wait until the script of a job ends, and set the job's state by the exit code."""
         code = self.running.pop(id_).wait(60)
         if self.state(id_) == "RUNNING":
             self._set(id_, "COMPLETED" if code == 0 else "FAILED")
 
     def take(self, id_: str, state: str) -> None:
-        """End a job without a trace, like an administrator or a node failure."""
+        """Kill a job and set its state, like an administrator or a failing node."""
         self._set(id_, state)
         process = self.running.pop(id_, None)
         if process is not None:
@@ -110,9 +110,10 @@ class Cluster:
             until(lambda: not _has_members(process.pid))
 
     def time_out(self, id_: str, completing: float, remembered: Callable[[], None]) -> None:
-        """End a job after its time limit: signal it, set COMPLETING, then TIMEOUT.
+        """Signal a job, wait for its end, and set the states COMPLETING and TIMEOUT.
 
-        The scheduler forgets the job after ``remembered`` returns.
+        This is how a scheduler ends a job at its time limit. The scheduler forgets the job after
+        ``remembered`` returns.
         """
         process = self.running.pop(id_)
         self._set(id_, "COMPLETING")
@@ -128,7 +129,7 @@ class Cluster:
         self._file(id_, "state").unlink()
 
     def end(self) -> None:
-        """Kill all processes."""
+        """Kill the processes of all jobs."""
         for id_ in list(self.running):
             self.take(id_, "CANCELLED")
 

@@ -1,4 +1,4 @@
-"""A workflow with its own home folder and processes."""
+"""Fixture: a workflow with its own home folder, which ends all processes of the workflow."""
 
 from tests.crash.conftest import workflow
 

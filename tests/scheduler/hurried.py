@@ -1,7 +1,7 @@
-"""Shorten the waiting time of a real dpdisp between two tries from a minute to a moment.
+"""Shorten the pause of a real dpdisp between two tries from a minute to a moment.
 
-The file is copied as ``sitecustomize.py`` into a folder of PYTHONPATH. Every Python process of the
-test runs it at its start, and only dpdisp is affected.
+Tests copy this file as ``sitecustomize.py`` into a folder of PYTHONPATH. Every Python process of
+the test runs it at its start, and only dpdisp is affected.
 """
 
 import sys

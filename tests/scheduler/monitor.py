@@ -1,7 +1,7 @@
-"""A runner whose monitors do one step of work synchronously and then exit.
+"""A runner that replaces each monitor process with one step of work in the test process.
 
-The step is that of the wrapper for scheduler jobs: inspect, submit, inspect, collect. The real
-DPDispatcher submits and collects.
+The step does what the wrapper script does for scheduler jobs: inspect, submit, inspect, collect.
+The real DPDispatcher submits and collects.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _SUBMITTER = Path(__file__).with_name("submitter.py")
 
 @dataclass
 class Submitter:
-    """A process with DPDispatcher loaded."""
+    """A child process with DPDispatcher loaded, which serves submissions."""
 
     process: subprocess.Popen[str]
 
     @classmethod
     def start(cls, folder: Path) -> Submitter:
-        """Start a process that writes its files to a folder."""
+        """Start the process with the folder as its current folder and its home."""
         process = subprocess.Popen(
             [sys.executable, str(_SUBMITTER)],
             cwd=folder,
@@ -44,7 +44,7 @@ class Submitter:
         return cls(process)
 
     def submit(self, attempt: AttemptPaths, path: str) -> tuple[int, str]:
-        """Submit or poll once, and return the exit code and the output."""
+        """Submit the attempt, or poll its job once; return the exit code and output."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         before = attempt.log.stat().st_size if attempt.log.exists() else 0
@@ -60,12 +60,12 @@ class Submitter:
         return code, attempt.log.read_text(errors="replace")[before:]
 
     def end(self) -> None:
-        """End the process."""
+        """Close the process's stdin, and wait for its end."""
         self.process.communicate()
 
 
 class Monitor(DPDispatcherRunner):
-    """The real runner with simulated monitors."""
+    """The real runner, but a launch only does one step of a monitor in the test process."""
 
     def __init__(self, program: Path, submitter: Submitter) -> None:
         super().__init__(program)
@@ -80,7 +80,7 @@ class Monitor(DPDispatcherRunner):
         return LaunchResult(Mode.SETSID, pid=os.getpid())
 
     def _turn(self, attempt: AttemptPaths) -> None:
-        """Do one step like the wrapper script, which uses the same exit codes."""
+        """Do one step of the wrapper script, with the same exit codes."""
         submitted: int | None = None
         for _ in range(3):
             evidence, found = watch.confirm_with_second_check(
@@ -91,7 +91,8 @@ class Monitor(DPDispatcherRunner):
                 case WatchResult.OVER:
                     query_machine.tag_finished_jobs(attempt)
                     code, printed = self._submit(attempt)
-                    # If the job still runs, a real monitor would continue to poll; this one exits.
+                    # If the job still runs, a real monitor would continue to poll. This simulated
+                    # monitor exits.
                     return None if "submission succeeded: " in printed else _finish(attempt, code)
                 case WatchResult.COLLECTED:
                     return _finish(attempt, 0)

@@ -1,7 +1,7 @@
 """A process with the real DPDispatcher loaded, which runs each submission in a fork.
 
-Each line of stdin is a request (JSON: file, folder, log, path), and the answer is the exit code.
-Waiting times between tries are skipped.
+Each line of stdin is a request in JSON with the keys file, folder, log and path. The process prints
+the exit code of each submission. Pauses between tries are skipped.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import time
 import traceback
 from typing import Any
 
-#: Seconds after which a hanging submission is stopped.
+#: Seconds to wait before a hanging submission is stopped.
 _PATIENCE = 60
 
 
 def main() -> None:
-    """Serve requests until stdin ends."""
+    """Serve submission requests until stdin ends."""
     # DPDispatcher writes to the current folder and the home folder when it is imported.
     from dpdispatcher.entrypoints.submit import submit
 

@@ -1,7 +1,7 @@
-"""With a lying scheduler, no command runs twice and no stage fails without evidence.
+"""With wrong answers of the scheduler, no command runs twice and no stage fails wrongly.
 
-If an attempt is submitted twice because the scheduler hid the first job, one job computes. The
-other job finds that the start is claimed and exits.
+If the scheduler hides a job, the attempt may be submitted twice. Then only one job computes: the
+other job finds that the start of the attempt is claimed, and exits.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from tests.scheduler.cluster import LIES
 from tests.scheduler.monitor import Submitter
 from tests.scheduler.world import World
 
-#: Verdicts that wait for a person, because the job cannot be seen.
+#: Verdicts after which a person must decide, because the job cannot be seen.
 _OPEN = ("FORGOTTEN", "UNSEEN")
 _HONEST_TURNS = 12
 
 
 def lies(tool: str) -> st.SearchStrategy[list[str]]:
-    """Return a strategy for the next wrong answers of a tool."""
+    """Return a Hypothesis strategy for the next wrong answers of a scheduler command."""
     return st.lists(st.sampled_from(LIES[tool]), max_size=4)
 
 
 class Lies(RuleBasedStateMachine):
-    """One stage whose jobs run and end independently of the scheduler's answers."""
+    """A state machine: the jobs of one stage run and end, whatever the scheduler answers."""
 
     submitter: Submitter
 
@@ -48,14 +48,14 @@ class Lies(RuleBasedStateMachine):
 
     @initialize(sees_nodes=st.booleans(), sbatch=lies("sbatch"))
     def launch(self, sees_nodes: bool, sbatch: list[str]) -> None:
-        """Dispatch the stage; the scheduler lies from the start."""
+        """Dispatch the stage while sbatch may give wrong answers."""
         self.world = World(self.submitter, sees_nodes=sees_nodes)
         self.world.cluster.lie("sbatch", sbatch)
         self.world.dispatch()
 
     @rule(squeue=lies("squeue"), sbatch=lies("sbatch"), scancel=lies("scancel"))
     def look(self, squeue: list[str], sbatch: list[str], scancel: list[str]) -> None:
-        """Reconcile; the first answers of each tool may be wrong."""
+        """Reconcile the stage while the first answers of each command may be wrong."""
         for tool, told in (("squeue", squeue), ("sbatch", sbatch), ("scancel", scancel)):
             self.world.cluster.lie(tool, told)
         self.world.reconcile()
@@ -78,7 +78,7 @@ class Lies(RuleBasedStateMachine):
     @precondition(lambda self: self.world.cluster.jobs("PENDING", "RUNNING"))
     @rule(state=st.sampled_from(["CANCELLED", "NODE_FAIL"]))
     def take(self, state: str) -> None:
-        """End a job without a trace and without a fault of its command."""
+        """End a job by a cancellation or a failing node, so that no exit code is recorded."""
         id_ = self.world.cluster.jobs("PENDING", "RUNNING")[0]
         self.taken.add(self.world.attempt_of(id_))
         self.world.cluster.take(id_, state)
@@ -91,7 +91,7 @@ class Lies(RuleBasedStateMachine):
 
     @invariant()
     def nothing_runs_twice(self) -> None:
-        """Check that each attempt started at most once, and never two commands together."""
+        """Check that each attempt started at most once, and no two commands together."""
         if not hasattr(self, "world"):
             return
         begun = [attempt for [attempt] in self.world.trace("begin")]
@@ -100,12 +100,12 @@ class Lies(RuleBasedStateMachine):
 
     @invariant()
     def no_failure_without_evidence(self) -> None:
-        """Check that a failed stage has a failed command or two lost attempts."""
+        """Check that a stage failed only after a failed command or two killed attempts."""
         if hasattr(self, "world") and self.world.status is Status.FAILED:
             assert self.failed or len(self.taken) == 2, self.world.last_error
 
     def teardown(self) -> None:
-        """Stop the lies of the scheduler, and check that the stage ends without lost results."""
+        """Make the scheduler answer correctly, and check that no result is lost."""
         if not hasattr(self, "world"):
             return
         try:
@@ -114,7 +114,7 @@ class Lies(RuleBasedStateMachine):
             self.world.close()
 
     def come_to_an_end(self) -> None:
-        """Let all jobs succeed, and reconcile until no job is left."""
+        """Let all jobs succeed, reconcile several times, and check the final state."""
         world = self.world
         world.cluster.tell_the_truth()
         for _ in range(_HONEST_TURNS):
@@ -130,7 +130,7 @@ class Lies(RuleBasedStateMachine):
         self.check_end()
 
     def check_end(self) -> None:
-        """Check that a successful command has its result in place."""
+        """Check that at most one command succeeded and that its result is in place."""
         well = [attempt for attempt, code in self.world.trace("end") if code == "0"]
         assert len(well) <= 1, "what was through ran again"
         if self.world.status is Status.POST_PROCESSING:
@@ -142,7 +142,7 @@ class Lies(RuleBasedStateMachine):
 
 @pytest.fixture(scope="module")
 def submitter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Submitter]:
-    """Load DPDispatcher once."""
+    """Load DPDispatcher once in a child process for all tests of this module."""
     made = Submitter.start(tmp_path_factory.mktemp("submitter"))
     yield made
     made.end()
@@ -156,7 +156,7 @@ def play(submitter: Submitter, examples: int, steps: int) -> None:
         stateful_step_count=steps,
         suppress_health_check=list(HealthCheck),
         print_blob=True,
-        # A step runs real processes, so shrinking an example would take too long.
+        # A step runs real processes, so Hypothesis would take too long to shrink a failing example.
         phases=[Phase.explicit, Phase.reuse, Phase.generate],
     )
     run_state_machine_as_test(machine, settings=chosen)
@@ -165,11 +165,11 @@ def play(submitter: Submitter, examples: int, steps: int) -> None:
 @pytest.mark.slow
 @pytest.mark.long
 def test_lying_scheduler_causes_no_second_job_and_no_false_failure(submitter: Submitter) -> None:
-    """The state machine plays short random games."""
+    """The state machine runs a few random sequences of wrong answers and job events."""
     play(submitter, examples=6, steps=12)
 
 
 @pytest.mark.soak
 def test_long_lies_cause_no_second_job_and_no_false_failure(submitter: Submitter) -> None:
-    """The state machine plays many long random games."""
+    """The state machine runs many long random sequences of wrong answers and job events."""
     play(submitter, examples=40, steps=20)

@@ -26,7 +26,7 @@ sleep 2
 echo 1 > out.txt
 echo "end $WFCTL_ATTEMPT" >> "{trace}"
 """
-#: The wrong first answers of each tool; later answers are right.
+#: For each story, the wrong first answers of each scheduler command. All later answers are right.
 STORIES = {
     "the submission is taken and the answer lost": {"sbatch": ["taken"] * 4},
     "the submission is taken without an id": {"sbatch": ["mute"], "squeue": ["forget"]},
@@ -39,7 +39,7 @@ STORIES = {
 
 @contextmanager
 def at_work(cluster: Cluster) -> Iterator[None]:
-    """Start the jobs of a cluster shortly after their submission."""
+    """Start each pending job of a cluster soon after its submission; stop at the end."""
     over = threading.Event()
 
     def work() -> None:
@@ -61,7 +61,7 @@ def at_work(cluster: Cluster) -> Iterator[None]:
 
 
 def prepared(workflow: Workflow, here: Path, cluster: Cluster, work: str = _WORK) -> Workflow:
-    """Create a workflow of one stage on the cluster."""
+    """Create a workflow of one stage that runs on the fake cluster."""
     (here / "python").mkdir()
     shutil.copy(hurried.__file__, here / "python" / "sitecustomize.py")
     script = here / "work.sh"
@@ -94,7 +94,7 @@ def prepared(workflow: Workflow, here: Path, cluster: Cluster, work: str = _WORK
 
 
 def run_through(workflow: Workflow, here: Path, lies: dict[str, list[str]]) -> None:
-    """Run to the end with a lying scheduler, and check that the command ran once."""
+    """Run the workflow with a lying scheduler, and check that the command ran once."""
     cluster = Cluster(here / "cluster")
     made = prepared(workflow, here, cluster)
     for tool, told in lies.items():
@@ -113,7 +113,7 @@ def run_through(workflow: Workflow, here: Path, lies: dict[str, list[str]]) -> N
 def test_run_with_a_lying_scheduler_runs_the_command_once(
     workflow: Workflow, tmp_path: Path
 ) -> None:
-    """The test includes the wrapper, the watcher, DPDispatcher and the reconciler."""
+    """All real parts take part: wrapper script, watcher, DPDispatcher and reconciler."""
     run_through(workflow, tmp_path, STORIES["the submission is taken without an id"])
 
 
@@ -123,7 +123,7 @@ def test_run_with_a_lying_scheduler_runs_the_command_once(
 def test_time_limit_is_recorded_before_the_scheduler_forgets_the_job(
     workflow: Workflow, tmp_path: Path, is_driven: bool
 ) -> None:
-    """The monitor notices the end, although it polls less and less often."""
+    """The monitor sees the state TIMEOUT in time, although it polls less and less often."""
     cluster = Cluster(tmp_path / "cluster")
     made = prepared(workflow, tmp_path, cluster, work="sleep 300")
     with at_work(cluster), ending(made.start("run")) as run:
@@ -131,8 +131,8 @@ def test_time_limit_is_recorded_before_the_scheduler_forgets_the_job(
         if not is_driven:
             strike(made, Victim.ORCHESTRATOR)
         [id_] = cluster.jobs("RUNNING")
-        # By now, the monitor waits 16 seconds between two polls, but it must not wait that long
-        # here.
+        # The monitor now pauses 16 seconds between two polls. It must still record the end within
+        # 14 seconds.
         seen = partial(
             until, lambda: list(made.root.glob("stage-1/.attempts/*/last-words.json")), 14
         )
@@ -155,5 +155,5 @@ def _looks(made: Workflow) -> int:
 def test_no_lie_of_the_scheduler_fails_or_repeats_a_run(
     workflow: Workflow, tmp_path: Path, story: str
 ) -> None:
-    """Each kind of wrong answer is tried."""
+    """For each kind of wrong answer, the run succeeds and its command runs once."""
     run_through(workflow, tmp_path, STORIES[story])

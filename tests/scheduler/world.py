@@ -1,4 +1,4 @@
-"""One stage on a cluster with a lying scheduler, the real reconciler, and the true state."""
+"""One stage on a fake cluster with wrong answers, reconciled by the real reconciler."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from tests.scheduler.monitor import Monitor, Submitter
 _ACTOR = Actor("user", "test")
 _MACHINE = {"batch_type": "Slurm", "context_type": "LocalContext", "remote_root": "."}
 _RESOURCES = {"number_node": 1, "cpu_per_node": 1, "group_size": 1}
-#: The nodes of some clusters do not have this program.
+#: The real flock program, because the fake nodes of some clusters hide it.
 _FLOCK = shutil.which("flock") or "flock"
 _WORK = """
 exec 7>>"{here}/computing"
@@ -50,7 +50,7 @@ exit "$code"
 
 
 class World:
-    """The stage, its cluster, and the true state."""
+    """A workflow of one stage, the fake cluster that runs it, and a trace of its commands."""
 
     def __init__(self, submitter: Submitter, *, sees_nodes: bool) -> None:
         self.here = Path(tempfile.mkdtemp(prefix="wfctl-lies-"))
@@ -63,7 +63,7 @@ class World:
         self.jobs = self._open_jobs()
 
     def _enter(self, *, sees_nodes: bool) -> None:
-        """Put the cluster on PATH; hide processes on nodes that are other machines."""
+        """Put the fake scheduler on PATH, remove pauses, and hide processes on far nodes."""
         self._open.enter_context(patch.dict(os.environ, {"PATH": self.cluster.path}))
         self._open.enter_context(patch.object(watch, "AGAIN", 0.0))
         self._open.enter_context(patch.object(judge_attempts, "AGAIN", 0.0))
@@ -107,7 +107,7 @@ class World:
         return JobContext(service, Monitor(self._program(), self._submitter), _mute, _mute)
 
     def _program(self) -> Path:
-        """Return a fake `dpdisp` next to a check that always passes."""
+        """Create fake programs `dpdisp` and `dargs` that do nothing; return dpdisp's path."""
         folder = self.here / "programs"
         folder.mkdir()
         for name in ("dpdisp", "dargs"):
@@ -122,31 +122,31 @@ class World:
         shutil.rmtree(self.here)
 
     def dispatch(self) -> None:
-        """Launch the stage."""
+        """Dispatch the stage, which launches a new attempt."""
         options = WriteOptions(command_id=new_id())
         dispatch_stage(self.jobs, "stage-1", sync=False, options=options)
 
     def reconcile(self) -> None:
-        """Reconcile the stage and carry out the actions."""
+        """Reconcile the stage, which also carries out the actions of the verdicts."""
         reconcile_stages(self.jobs)
 
     @property
     def status(self) -> Status:
-        """The recorded status of the stage."""
+        """The status of the stage in the log."""
         return self.jobs.service.state().stage("stage-1").status
 
     @property
     def verdict(self) -> str | None:
-        """The verdict on the newest attempt."""
+        """The verdict on the newest attempt of the stage, or None."""
         return self.jobs.service.state().stage("stage-1").attempts[-1].verdict
 
     @property
     def last_error(self) -> str:
-        """The error of the failed stage."""
+        """The error with which the stage failed, or an empty string."""
         return self.jobs.service.state().stage("stage-1").last_error or ""
 
     def start(self, id_: str) -> None:
-        """Run a job until its command has started or its script has ended."""
+        """Start a job, and wait until its command has started or its script has ended."""
         before = len(self.trace("begin"))
         self.cluster.start(id_)
         process = self.cluster.running.get(id_)
@@ -157,9 +157,9 @@ class World:
             self.cluster.settle(id_)
 
     def finish(self, id_: str, code: int) -> None:
-        """Let the command of a running job end."""
+        """Let the command of a running job end with the given exit code."""
         fate = self.here / f"fate-{self.attempt_of(id_)}"
-        # Rename the file, because the command may read it at any moment.
+        # Write another file and rename it, because the command may read the file at any moment.
         new = fate.with_name("fate.new")
         new.write_text(f"{code}\n")
         new.rename(fate)
@@ -172,13 +172,13 @@ class World:
         return folder.partition("/.attempts/")[2].partition("/")[0]
 
     def trace(self, word: str) -> list[list[str]]:
-        """Return the rest of each trace line that starts with a word."""
+        """Return the other words of each line in the trace file that starts with ``word``."""
         path = self.here / "trace"
         lines = path.read_text().splitlines() if path.exists() else []
         return [line.split()[1:] for line in lines if line.split()[0] == word]
 
     def check_verdicts(self) -> None:
-        """Check that each recorded verdict follows from its recorded evidence."""
+        """Check that each verdict in the log follows from the evidence in the same event."""
         log = self.jobs.service.log
         for event in log.store.read(log.stream):
             if event.type == "attempt.observed":

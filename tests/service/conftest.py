@@ -1,4 +1,4 @@
-"""A workflow whose files can be damaged."""
+"""Fixture: a workflow whose generated files a test may damage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A short life of a workflow for recording: it is created and gets several notes.
+"""A program that creates a workflow and writes notes, for recording its disk writes.
 
 `python -m tests.service.life ROOT` writes the number of each acknowledged command to ROOT/screen.
 """

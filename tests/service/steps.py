@@ -1,4 +1,4 @@
-"""Runs an action at a chosen step of a command."""
+"""Run an action before a chosen read or write of a command."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ import pytest
 from eventstore.sqlite.connection import Writer
 from eventstore.sqlite.store import SqliteStore
 
-#: Each read of the log or a file, and each change to one, starts with one of these calls.
+#: Functions whose calls are counted as steps. Each read and each change of the log or a file starts
+#: with one of these calls.
 _CALLS: tuple[tuple[object, str], ...] = (
     (SqliteStore, "_fetch"),
     (Writer, "__enter__"),
@@ -28,9 +29,9 @@ _CALLS: tuple[tuple[object, str], ...] = (
 
 
 class Steps:
-    """Counts the steps of a command, and runs an action before one of them.
+    """Counts the reads and writes of a command, and runs an action before one of them.
 
-    The action itself does not count as steps.
+    The reads and writes of the action itself are not counted.
     """
 
     def __init__(self, due: int, happening: Callable[[], object]) -> None:
@@ -39,7 +40,7 @@ class Steps:
         self._happening: Callable[[], object] | None = happening
 
     def count(self) -> None:
-        """Count a step, and run the action if its step has come."""
+        """Count a read or write, and run the action if the chosen number is reached."""
         if self._happening is None:
             return
         self.taken += 1
@@ -49,14 +50,17 @@ class Steps:
 
     @property
     def over(self) -> bool:
-        """Whether the command had fewer steps than the chosen number."""
+        """Whether the command ended before the chosen step, so the action did not run."""
         return self._happening is not None
 
 
 def before_step(
     monkeypatch: pytest.MonkeyPatch, due: int, happening: Callable[[], object]
 ) -> Steps:
-    """Run an action before the step with the given number, from 0."""
+    """Run an action before the step with the number ``due``, counted from 0.
+
+    A step is a read or a write of a command.
+    """
     steps = Steps(due, happening)
     for place, name in _CALLS:
         monkeypatch.setattr(place, name, _counted(getattr(place, name), steps))

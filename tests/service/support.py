@@ -1,4 +1,4 @@
-"""Simulated crashes between the log and the files."""
+"""Helpers that simulate a crash after an event is recorded and before files are written."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.cli.support import PLAN, Place
 
 STREAM = f"workflow-{PLAN['workflow_id']}"
 FILES = ("workflow-state.json", "progress.log")
-#: The time of a simulated crash, which identifies its lines.
+#: The time of the simulated crash, by which tests recognize the lines of its events.
 CRASHED_AT = datetime(2026, 4, 1, 12, 0, 0, tzinfo=UTC)
 
 
@@ -31,7 +31,7 @@ def store_of(place: Place, clock: Callable[[], datetime] = system_clock) -> Iter
 
 
 def record_only(place: Place, *texts: str) -> list[str]:
-    """Record notes as if wfctl crashed before writing files; return the expected lines."""
+    """Record notes as if wfctl crashed before writing files; return the missing log lines."""
     events = [
         NewEvent(
             event_id=new_id(),
@@ -52,5 +52,5 @@ def record_only(place: Place, *texts: str) -> list[str]:
 
 
 def files_of(place: Place) -> dict[str, bytes]:
-    """Return the bytes of both files."""
+    """Return the content of the state file and of progress.log, by file name."""
     return {name: (place.path / name).read_bytes() for name in FILES}

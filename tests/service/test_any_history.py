@@ -1,4 +1,4 @@
-"""Rules and folds agree for any commands in any order."""
+"""Deciding commands and folding events agree for any sequence of commands."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.golden.events_on_file import EVERY, examples
 from tests.projections.story import attempt
 from tests.projections.support import Recorded
 
-#: Two stages with or without dependencies, a stage below them, and an unknown stage.
+#: Ids of three stages, which depend on each other or not, and of an unknown stage.
 STAGES = st.sampled_from(["stage-1", "stage-2", "stage-3", "stage-9"])
 ATTEMPTS = st.sampled_from(["att-0001", "att-0002", "att-0003"])
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)
@@ -32,18 +32,18 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=2
 def of_stage(
     model: Callable[..., Payload], **fields: st.SearchStrategy[Any]
 ) -> st.SearchStrategy[Payload]:
-    """Return a strategy for commands that concern a stage."""
+    """Return a Hypothesis strategy for commands that concern a stage."""
     return st.builds(model, stage=STAGES, **fields)
 
 
 def of_attempt(
     model: Callable[..., Payload], **fields: st.SearchStrategy[Any]
 ) -> st.SearchStrategy[Payload]:
-    """Return a strategy for commands that concern an attempt."""
+    """Return a Hypothesis strategy for commands that concern an attempt."""
     return of_stage(model, attempt=ATTEMPTS, **fields)
 
 
-#: One payload of every type, so that the histories include every type.
+#: One example payload of each event type, so that random histories cover every type.
 ON_FILE = [
     EVERY[example.type].model_validate(example.data)
     for example in examples()
@@ -52,7 +52,7 @@ ON_FILE = [
 
 
 def of_another(payload: Payload, stage: str, attempt_: str) -> Payload:
-    """Return the payload for another stage and attempt, if it has these fields."""
+    """Return the payload with another stage and attempt in those fields that it has."""
     given_ = {"stage": stage, "attempt": attempt_}
     fields = type(payload).model_fields
     return payload.model_copy(update={k: v for k, v in given_.items() if k in fields})
@@ -115,7 +115,7 @@ def plan(depends: tuple[list[str], list[str]]) -> dict[str, Any]:
 
 
 class History:
-    """A workflow that is changed by commands; refused commands are left out."""
+    """A workflow changed by random commands, with the number of refused commands."""
 
     def __init__(self, depends: tuple[list[str], list[str]]) -> None:
         self.events: list[Recorded] = []
@@ -124,14 +124,14 @@ class History:
         self.carry_out(build_creation_payload(plan(depends), created=self.now(), consent="trust"))
 
     def now(self) -> str:
-        """Return the time of the next event."""
+        """Return the time of the next event, one second after the previous event."""
         n = len(self.events)
         return f"2026-03-31T{n // 3600:02}:{n // 60 % 60:02}:{n % 60:02}.000000Z"
 
     def carry_out(self, command: Payload) -> None:
         """Decide a command, and fold its events into the state; a refusal changes nothing.
 
-        All consequences are recorded, so that none is left for the next command.
+        Also checks that the command has recorded all of its consequences.
         """
         before = stream_log.to_bytes(self.state) if self.state is not None else None
         try:
@@ -156,7 +156,7 @@ class History:
 
 
 def the(state: Workflow | None) -> Workflow:
-    """Return the state, which must exist."""
+    """Return the state, after checking that it is not None."""
     assert state is not None
     return state
 
@@ -175,7 +175,7 @@ HISTORIES = st.builds(lived, DEPENDENCIES, st.lists(COMMANDS, max_size=40))
 @settings(max_examples=150)
 @given(HISTORIES)
 def test_decided_events_fold_to_one_state(history: History) -> None:
-    """Folding step by step, all together, or from a stored state gives equal states."""
+    """Folding events one by one, all together or from a stored state gives equal states."""
     whole = the(evolve(None, history.events))
     assert whole == the(history.state)
     half = len(history.events) // 2
@@ -189,7 +189,7 @@ def test_decided_events_fold_to_one_state(history: History) -> None:
 @settings(max_examples=75)
 @given(HISTORIES)
 def test_every_state_can_be_rendered(history: History) -> None:
-    """The same state always gives the same bytes."""
+    """A state renders to the same bytes after it was stored and loaded."""
     state = the(history.state)
     kept = stream_log.from_bytes(stream_log.to_bytes(state))
     assert state_document.render_state(kept) == state_document.render_state(state)
@@ -198,7 +198,7 @@ def test_every_state_can_be_rendered(history: History) -> None:
 @settings(max_examples=75)
 @given(HISTORIES)
 def test_every_state_obeys_the_invariants(history: History) -> None:
-    """The retry limit holds, no stage runs too early, and no diagnostic run completes a stage."""
+    """No stage exceeds its retries, runs too early, or completes by a diagnostic run."""
     state = the(history.state)
     for stage in state.stages.values():
         assert stage.retry_count <= 3
@@ -211,7 +211,7 @@ def test_every_state_obeys_the_invariants(history: History) -> None:
 
 
 def test_some_commands_complete_the_workflow() -> None:
-    """The random commands include those that lead a workflow to its end."""
+    """A sequence of possible random commands leads a workflow to completion."""
     way: list[Payload] = [
         command
         for stage in ("stage-1", "stage-2", "stage-3")
@@ -229,7 +229,7 @@ def test_some_commands_complete_the_workflow() -> None:
 @settings(max_examples=25)
 @given(st.lists(COMMANDS, min_size=1, max_size=5))
 def test_commands_without_a_workflow_are_refused(commands: list[Payload]) -> None:
-    """Every command except creation and import raises NoWorkflow."""
+    """Every command except a creation or an import raises NoWorkflow."""
     for command in commands:
         if isinstance(command, p.WorkflowCreated | p.WorkflowImported):
             continue

@@ -1,4 +1,4 @@
-"""Checks read log and files of the same moment, whatever is written during the check."""
+"""Checks compare the log with files of the same moment, even during concurrent writes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.machines.place import MachinePlace
 from tests.service.steps import before_step
 from tests.service.support import CRASHED_AT, record_only
 
-#: Runs a command for each line on stdin, and prints a line when it is done.
+#: Program that runs a wfctl command for each line on stdin, and then prints a line.
 ON_CALL = """
 import os, sys
 from cli.main import run
@@ -31,7 +31,7 @@ for number, _ in enumerate(sys.stdin):
 
 @contextmanager
 def writer(place: Place | MachinePlace, *words: str) -> Iterator[Callable[[], None]]:
-    """Yield a function that lets another process write once."""
+    """Yield a function that makes another process run the write command once."""
     process = subprocess.Popen(
         [sys.executable, "-c", ON_CALL, "--root", str(place.path), *words],
         env={**os.environ, "PYTHONPATH": str(HERE)},
@@ -68,7 +68,7 @@ CHECKS: dict[str, list[str]] = {
 def test_check_ignores_concurrent_writes(
     place: Place, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """A write before any step of the check causes no finding."""
+    """Another process writes before any step of the check, which reports no problem."""
     with writer(place, "note", "meanwhile {}") as write:
         for number in count():
             with monkeypatch.context() as patched:
@@ -85,7 +85,7 @@ def test_check_ignores_concurrent_writes(
 def test_machine_check_ignores_concurrent_writes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A write before any step of the check of a machine causes no finding."""
+    """Another process writes before any step of the check, which reports no problem."""
     place = MachinePlace(tmp_path)
     place.init("login")
     with writer(place, "machine", "update", "login", "artifacts.design={}.md") as write:
@@ -104,7 +104,7 @@ def test_machine_check_ignores_concurrent_writes(
 def test_check_waits_for_files_of_a_new_event(
     place: Place, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """A writer between its commit and its files causes no finding."""
+    """If an event is recorded but its files are not yet written, the check waits for them."""
     record_only(place, "just appended")
     monkeypatch.setattr("service.root.sync_record.system_clock", lambda: CRASHED_AT)
     with writer(place, "note", "and shown") as write:
@@ -118,7 +118,7 @@ def test_check_waits_for_files_of_a_new_event(
 def test_check_does_not_wait_for_files_of_an_old_event(
     place: Place, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """The writer of an old event has died or has its root elsewhere."""
+    """After three seconds, the writer must have died or writes to a folder elsewhere."""
     pauses: list[float] = []
     record_only(place, "appended long ago")
     later = CRASHED_AT + timedelta(seconds=3)
@@ -129,7 +129,7 @@ def test_check_does_not_wait_for_files_of_an_old_event(
 
 
 def test_outdated_file_is_reported_as_behind(place: Place) -> None:
-    """A file that lacks recorded events after a crash is not reported as changed."""
+    """After a crash, a file without the newest events is reported as behind, not changed."""
     (line,) = record_only(place, "unshown")
     answer = place.json("replay", "--check")
     assert answer.code == 7
@@ -139,7 +139,7 @@ def test_outdated_file_is_reported_as_behind(place: Place) -> None:
 
 
 def test_truncated_log_file_is_reported_as_changed(place: Place) -> None:
-    """progress.log had its last line before, so it is not behind."""
+    """wfctl had already written the removed line, so progress.log is not behind."""
     path = place.path / "progress.log"
     path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
     (found,) = place.json("replay", "--check").data["findings"]

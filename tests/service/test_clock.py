@@ -1,4 +1,4 @@
-"""The time in the log, with the UTC offset of the writer."""
+"""Times in the log have the UTC offset of the writer."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def in_berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def test_system_instant_returns_the_current_time() -> None:
-    """The time is between two readings of the system clock."""
+    """The returned time lies between two readings of the system clock."""
     for _ in range(100):
         before = datetime.now(UTC)
         now, _ = system_instant()

@@ -1,4 +1,4 @@
-"""The files are a cache: after any damage, the next write restores them from the log."""
+"""Generated files are a cache: after damage, the next write restores them from the log."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BROKEN = ["", "{", "[]", '{"files": {}}', '{"head": {}, "files": {"progress.log"
 
 
 def test_next_write_shows_events_before_a_crash(place: Place) -> None:
-    """The missing lines are added before the line of the new event."""
+    """wfctl adds the missing lines to progress.log before the line of the new event."""
     before = place.log()
     shown = record_only(place, "one", "two")
     assert place.log() == before
@@ -28,7 +28,7 @@ def test_next_write_shows_events_before_a_crash(place: Place) -> None:
 
 
 def test_repeated_command_repairs_the_files(place: Place) -> None:
-    """The caller repeats its command after a crash, and the files are current again."""
+    """If the caller repeats its command after a crash, wfctl updates the outdated files."""
     place.done("note", "hello", "--command-id", "key-1")
     shown = record_only(place, "one")
     assert place.done("note", "hello", "--command-id", "key-1")["repeated"] is True
@@ -41,7 +41,7 @@ LINE = "[2026-04-01T12:00:00+00:00] äö\n".encode()
 
 @pytest.mark.parametrize("cut", range(len(LINE) + 1))
 def test_partly_written_line_is_completed(place: Place, cut: int) -> None:
-    """After a crash at any byte, no line is repeated, broken or missing."""
+    """After a crash at any byte of a line, progress.log has each line once and complete."""
     before = (place.path / "progress.log").read_bytes()
     assert record_only(place, "äö")[0].encode() == LINE
     with (place.path / "progress.log").open("ab") as log:
@@ -57,7 +57,7 @@ def test_partly_written_line_is_completed(place: Place, cut: int) -> None:
 @pytest.mark.parametrize("whole", [0, 1, 2, 3])
 @pytest.mark.parametrize("cut", [0, 1, 20])
 def test_partly_written_lines_are_completed(place: Place, whole: int, cut: int) -> None:
-    """Some lines are complete, and one line is cut off."""
+    """wfctl completes progress.log after several lines were written and one was cut off."""
     before = place.log()
     expected = record_only(place, "one", "two", "three")
     torn = "".join(expected[:whole]) + "".join(expected[whole : whole + 1])[:cut]
@@ -71,7 +71,7 @@ def test_partly_written_lines_are_completed(place: Place, whole: int, cut: int) 
 
 @pytest.mark.parametrize("foreign", ["a line\n", "two\nlines\n", "no line break", "äöü \x00\n"])
 def test_foreign_text_in_progress_log_is_kept(place: Place, foreign: str) -> None:
-    """The bytes are unchanged, and wfctl starts its next entry on a new line."""
+    """wfctl leaves the user's text unchanged and starts its next entry on a new line."""
     before = place.log()
     with (place.path / "progress.log").open("a", encoding="utf-8") as log:
         log.write(foreign)
@@ -83,7 +83,7 @@ def test_foreign_text_in_progress_log_is_kept(place: Place, foreign: str) -> Non
 
 
 def test_foreign_line_after_a_crash_loses_no_entry(place: Place) -> None:
-    """The foreign line and all entries of wfctl appear once."""
+    """progress.log has the user's line and each entry of wfctl once."""
     expected = record_only(place, "one", "two")
     with (place.path / "progress.log").open("a") as log:
         log.write(f"{expected[0]}I was here\n")
@@ -95,7 +95,7 @@ def test_foreign_line_after_a_crash_loses_no_entry(place: Place) -> None:
 
 
 def test_edited_state_file_is_saved_before_it_is_overwritten(place: Place) -> None:
-    """Each edit is saved under ``.wfctl/drift``, byte for byte."""
+    """wfctl saves each edited version under ``.wfctl/drift``, byte for byte."""
     path = place.path / "workflow-state.json"
     edits = []
     for name in ("Edited", "Edited again"):
@@ -110,7 +110,7 @@ def test_edited_state_file_is_saved_before_it_is_overwritten(place: Place) -> No
 
 
 def test_invalid_state_file_is_saved_before_it_is_overwritten(place: Place) -> None:
-    """A file that is not JSON may still have content of the user."""
+    """wfctl saves even a state file that is not JSON, because a user may need its content."""
     (place.path / "workflow-state.json").write_bytes(b"\xff\x00 not mine")
     place.done("note", "then")
     kept = [p.read_bytes() for p in (place.path / ".wfctl/drift").rglob("*") if p.is_file()]
@@ -120,7 +120,7 @@ def test_invalid_state_file_is_saved_before_it_is_overwritten(place: Place) -> N
 
 @pytest.mark.parametrize("content", [None, *BROKEN], ids=repr)
 def test_missing_or_broken_sync_file_is_harmless(place: Place, content: str | None) -> None:
-    """wfctl then reads the files to find what they show."""
+    """Without a valid sync file, wfctl reads the generated files to find their last event."""
     place.done("note", "one")
     expected = record_only(place, "two")
     before = place.log()
@@ -136,7 +136,7 @@ def test_missing_or_broken_sync_file_is_harmless(place: Place, content: str | No
 
 @pytest.mark.parametrize("name", FILES)
 def test_deleted_file_is_restored_by_the_next_write(place: Place, name: str) -> None:
-    """The restored file is complete."""
+    """wfctl writes the deleted file again with its full content."""
     place.done("note", "one")
     (place.path / name).unlink()
     place.done("note", "two")
@@ -144,7 +144,7 @@ def test_deleted_file_is_restored_by_the_next_write(place: Place, name: str) -> 
 
 
 def test_rebuild_of_a_copy_gives_identical_files(place: Place, tmp_path: Path) -> None:
-    """The log alone contains everything that the files show."""
+    """`replay --rebuild` writes the same files from a copy that has only the log."""
     for line in (["stage", "prepare", "stage-1"], ["note", "äöü\nzwei"]):
         place.done(*line)
     place.done("stage", "fail", "stage-1", "--error", "it broke")
@@ -158,7 +158,7 @@ def test_rebuild_of_a_copy_gives_identical_files(place: Place, tmp_path: Path) -
 
 
 def test_rebuild_does_not_write_correct_files(place: Place) -> None:
-    """The answer lists no written file."""
+    """`replay --rebuild` leaves correct files untouched and reports that it wrote none."""
     before = files_of(place)
     marks = [(place.path / name).stat().st_mtime_ns for name in FILES]
     assert place.done("replay", "--rebuild")["written"] == []
@@ -167,7 +167,7 @@ def test_rebuild_does_not_write_correct_files(place: Place) -> None:
 
 
 def test_hard_link_of_progress_log_is_not_changed(place: Place) -> None:
-    """A backup by hard links keeps its content, and wfctl continues in a new file."""
+    """A hard-linked backup keeps its content, because wfctl continues in a new file."""
     backup = place.path.parent / "backup.log"
     backup.hardlink_to(place.path / "progress.log")
     before = backup.read_bytes()
@@ -183,7 +183,7 @@ def test_hard_link_of_progress_log_is_not_changed(place: Place) -> None:
 
 
 def test_progress_log_is_appended_in_place(place: Place) -> None:
-    """``tail -f`` continues to show new lines, because the file stays the same."""
+    """wfctl adds lines to the same file, so ``tail -f`` continues to show them."""
     before = (place.path / "progress.log").stat().st_ino
     place.done("note", "one")
     assert (place.path / "progress.log").stat().st_ino == before

@@ -1,4 +1,4 @@
-"""After a power loss, the log has all acknowledged events, and the files are restored."""
+"""After a power loss, the log has all acknowledged events, and wfctl restores the files."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ STEP = 18
 
 
 def faults_after(loss: Loss, place: Place) -> list[str]:
-    """Return the faults after a power loss and one more command."""
-    # SQLite creates shared memory again, because it is never synced.
+    """Restore the disk after a power loss, run a command, and return the problems found."""
+    # Leave out the shared memory file, which SQLite never syncs and creates again.
     restore({n: c for n, c in loss.files.items() if not n.endswith("-shm")}, place.path)
     acknowledged = int((loss.said.split() or [b"0"])[-1])
     answer = place.call("note", "after the loss")
@@ -42,7 +42,10 @@ def _faults(loss: Loss, place: Place, acknowledged: int) -> list[str]:
 
 
 def faults_after_losses(tmp_path: Path, step: int) -> list[str]:
-    """Record a life, and return all faults after a loss at every ``step``-th point."""
+    """Record the disk writes of a program; return all problems after losses of power.
+
+    A loss is simulated at every ``step``-th write.
+    """
     root, tools = tmp_path / "root", tmp_path / "tools"
     root.mkdir()
     tools.mkdir()
@@ -57,12 +60,12 @@ def faults_after_losses(tmp_path: Path, step: int) -> list[str]:
 @pytest.mark.long
 @pytest.mark.slow
 def test_next_command_repairs_files_after_a_power_loss(tmp_path: Path) -> None:
-    """Some points of the run are tested, with four variants each."""
+    """The power fails at some writes of the program, with several variants each."""
     assert faults_after_losses(tmp_path, STEP) == []
 
 
 @pytest.mark.long
 @pytest.mark.timeout(1800)
 def test_files_are_repaired_after_a_power_loss_at_any_point(tmp_path: Path) -> None:
-    """The long test run tests every point."""
+    """The power fails at every write of the program."""
     assert faults_after_losses(tmp_path, 1) == []

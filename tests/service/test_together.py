@@ -1,4 +1,4 @@
-"""With several concurrent writers, every command is recorded once and the files are current."""
+"""With concurrent writers, wfctl records every command once and keeps the files current."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.service.steps import before_step
 from tests.service.support import record_only, store_of
 
 WRITERS, EACH = 3, 8
-#: Runs many commands in one process.
+#: Program that runs many wfctl commands in one process.
 LOOP = """
 import sys
 from cli.main import run
@@ -41,7 +41,7 @@ def writer(place: Place, name: str) -> subprocess.Popen[bytes]:
 
 @pytest.mark.slow
 def test_concurrent_commands_are_all_recorded(place: Place) -> None:
-    """Each writer's order is kept; a conflict is retried and not shown."""
+    """The notes of each writer keep their order, and no writer sees a conflict."""
     writers = [writer(place, f"w{n}") for n in range(WRITERS)]
     assert [process.wait(120) for process in writers] == [0] * WRITERS
     notes = place.notes()
@@ -56,16 +56,16 @@ def test_concurrent_commands_are_all_recorded(place: Place) -> None:
 
 
 def up_to_date(place: Place) -> None:
-    """Leave the files as they are."""
+    """Change nothing; the files are up to date."""
 
 
 def behind(place: Place) -> None:
-    """Record an event that the files do not show."""
+    """Record an event without updating the files."""
     record_only(place, "unshown")
 
 
 def cut(place: Place) -> None:
-    """Remove the end of progress.log."""
+    """Remove the last bytes of progress.log."""
     path = place.path / "progress.log"
     path.write_bytes(path.read_bytes()[:-5])
 
@@ -76,7 +76,7 @@ def cut(place: Place) -> None:
 def test_event_recorded_during_a_write_is_shown_once(
     place: Place, monkeypatch: pytest.MonkeyPatch, before: Callable[[Place], None]
 ) -> None:
-    """Another writer records at any step, and the next write shows its event."""
+    """An event recorded at any step of another command appears once after the next write."""
     line = ["note", "mine", "--command-id", "key"]
     place.done(*line)
     for number in count():
@@ -94,7 +94,7 @@ def test_event_recorded_during_a_write_is_shown_once(
 
 
 def test_file_never_returns_to_an_older_state(place: Place) -> None:
-    """A writer with an older state still writes the newest one."""
+    """Even if the sync file is outdated, the next write produces the newest state."""
     sync = place.path / ".wfctl/sync.json"
     place.done("stage", "prepare", "stage-1")
     stale = sync.read_bytes()
@@ -108,7 +108,7 @@ def test_file_never_returns_to_an_older_state(place: Place) -> None:
 
 
 def test_read_does_not_wait_for_writers(place: Place) -> None:
-    """Reads work while another process holds the log and the lock of the files."""
+    """Reading commands succeed while another process locks the log and the files."""
     with store_of(place) as store, (place.path / ".wfctl/lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         with store._transaction():
@@ -119,7 +119,7 @@ def test_read_does_not_wait_for_writers(place: Place) -> None:
 def test_locked_files_give_an_error_that_says_recorded(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The user learns that the command need not be repeated."""
+    """The error tells the user that the event is recorded and only the files are behind."""
     monkeypatch.setattr("service.files.workflow_files.hold_lock", partial(hold_lock, timeout=0.2))
     with (place.path / ".wfctl/lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -133,7 +133,7 @@ def test_locked_files_give_an_error_that_says_recorded(
 def test_failed_fold_storage_does_not_lose_the_command(
     place: Place, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, first: bool
 ) -> None:
-    """The stored fold is a cache: the events are recorded, and the error says so."""
+    """If storing the fold fails, the events are recorded, and the error is `files_behind`."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setattr("service.reading.stream_log.FOLD_EVERY", 1)
     if not first:

@@ -1,7 +1,8 @@
-"""A caller that runs only the next actions of wfctl, and counts its calls and tokens.
+"""Follow the next actions that wfctl suggests, and count the caller's calls and tokens.
 
-``python -m tests.sessions.followed FIRST LAST`` follows the workflows of these seeds and prints a
-table: the result of each workflow, the number of calls and the number of tokens (four bytes each).
+The caller does nothing else. ``python -m tests.sessions.followed FIRST LAST`` follows the random
+workflows of these seeds and prints a table: the result of each workflow, the number of calls and
+the number of tokens (four bytes each).
 """
 
 from __future__ import annotations
@@ -21,31 +22,33 @@ from tests.crash.support import until
 from tests.sessions.support import events, started, statuses
 from tests.sessions.wild import Wild, wild
 
-#: Faults of stages that a caller or a person can repair.
+#: Faults that make a stage fail and that the caller or a person can repair.
 FAULTS = (
     "fails", "flaky", "lacking", "prose", "unproved", "silent", "unmet", "full", "sweep",
 )  # fmt: skip
-#: The chance of an outside change before a call, and the maximum number of each change.
+#: The probability of an outside change before a call, and the maximum number of changes of each
+#: kind.
 _MEDDLES, _EACH = 0.15, 2
 #: Maximum number of calls before the test fails.
 MANY = 150
-#: The values that a caller puts in place of the placeholders of a command.
+#: Values that the caller inserts for the placeholders of a suggested command.
 WORDS = {"TEXT": "looked at it, and it is so", "PATH=VALUE": "parameters.tolerance=2"}
 _BYTES_OF_A_TOKEN = 4
 
 
 @dataclass
 class Followed:
-    """One workflow, the number of calls, and the outside changes in between."""
+    """A caller that follows next actions in a random workflow, and changes made by others."""
 
     found: Wild
     chance: random.Random
     calls: int = 0
     bytes_read: int = 0
     world: list[str] = field(default_factory=list)
-    #: The versions of ``init.sh`` that a session has run.
+    #: Contents of ``init.sh`` that a session has already run.
     run_once: set[str] = field(default_factory=set)
-    #: The last proposal, and the rejected proposals, which are not repeated.
+    #: The last proposal, and the rejected proposals. The caller does not repeat a rejected
+    #: proposal.
     asked: str = ""
     rejected: set[str] = field(default_factory=set)
 
@@ -56,11 +59,11 @@ class Followed:
 
     @property
     def tokens(self) -> int:
-        """Return the number of tokens in all answers that the caller read."""
+        """Return the number of tokens in all answers that the caller has read."""
         return self.bytes_read // _BYTES_OF_A_TOKEN
 
     def call(self, *words: str) -> Answer:
-        """Run a command as the caller, and check that it is not refused."""
+        """Run a command as the caller, and check that wfctl does not refuse it."""
         answer = self.place.json(*words)
         self.calls += 1
         self.bytes_read += len(answer.out.encode())
@@ -78,7 +81,10 @@ class Followed:
         return is_news
 
     def follow(self) -> str:
-        """Run the next actions until the end or a person's decision; return the result."""
+        """Run suggested actions until the workflow ends or a person must decide.
+
+        Returns `completed` or `a person decides`.
+        """
         for _ in range(MANY):
             self._meddle()
             status = self.call("status")
@@ -92,7 +98,7 @@ class Followed:
         raise AssertionError(f"{MANY} calls led nowhere: {statuses(self.place)}, {self.world}")
 
     def _is_usable(self, action: dict[str, Any]) -> bool:
-        """Return whether the caller can run the action without a person or an unknown value."""
+        """Return whether the caller can run the action without a person or unknown value."""
         known = all(need in WORDS for need in action.get("needs", []))
         known = known and action["command"] not in self.rejected
         guess = "PATH=VALUE" in action.get("needs", []) and not self._is_unmet(action["command"])
@@ -115,7 +121,7 @@ class Followed:
         self.call(*words)
 
     def _killed(self, words: list[str]) -> None:
-        """Start the next action, and kill it while it runs."""
+        """Start a command, and kill it when it has started an attempt."""
         self.world.append(f"killed in {words[0]}")
         before = len(events(self.place, "attempt.started"))
         process = started(self.place, *words)
@@ -128,7 +134,7 @@ class Followed:
         process.communicate()
 
     def _meddle(self) -> None:
-        """Sometimes edit a definition, change a result or break the environment."""
+        """Sometimes change a parameter, a result or ``init.sh``, as other people may do."""
         if self.chance.random() > _MEDDLES:
             return
         deed = self.chance.choice([self._edit, self._change_result, self._break])
@@ -136,7 +142,7 @@ class Followed:
             self.world.append(deed.__name__)
 
     def _edit(self) -> bool:
-        """Edit a parameter of a stage that has not started."""
+        """Edit a parameter of a waiting stage in the state file; return False without one."""
         path = self.place.path / "workflow-state.json"
         document = json.loads(path.read_text())
         waiting = [one for one in document["stages"] if one["status"] in ("pending", "ready")]
@@ -147,7 +153,7 @@ class Followed:
         return True
 
     def _change_result(self) -> bool:
-        """Change an output of a completed stage."""
+        """Change an output of a completed stage; return False if no output exists."""
         done = [one for one in self.place.done("status")["stages"] if one["status"] == "completed"]
         paths = [path for one in done for path in (self.place.path / one["id"]).glob("out.txt")]
         if paths:
@@ -161,14 +167,14 @@ class Followed:
         return True
 
     def _asked_a_person(self, status: dict[str, Any]) -> bool:
-        """Decide something as a person; return False if nothing waits for a person."""
+        """Decide the next open question as a person; return False if no question is open."""
         init = self.place.path / "init.sh"
         if (self.place.path / "PAUSE").exists():
             self.place.done("runner", "resume")
         elif status["pending_amendments"]:
             self._decided(status["pending_amendments"][0])
         elif any(one["kind"] == "drift" for one in status["account"]):
-            # An edit of an outdated file cannot be adopted.
+            # wfctl cannot adopt an edit of a state file that was already outdated.
             if self.chance.random() < 0.5 or self.place.call("drift", "adopt").code != 0:
                 self.place.done("drift", "revert")
         elif status["changed"]:
@@ -182,7 +188,7 @@ class Followed:
 
     def _decided(self, asked: str) -> None:
         about = self.place.done("amend", "show", asked)["amendment"]["description"]
-        # The person rejects repeated proposals and about a third of all others.
+        # The person rejects repeated proposals, and about a third of all others.
         agreed = about not in self.world and self.chance.random() < 0.7
         self.world.append(about if agreed else f"no: {about}")
         self.rejected |= set() if agreed else {self.asked}
@@ -190,14 +196,14 @@ class Followed:
 
 
 def followed(folder: Path, seed: int) -> tuple[Followed, str]:
-    """Create the workflow of a seed, and follow its next actions."""
+    """Create the random workflow of a seed, follow its next actions, return the result."""
     chance = random.Random(seed)
     one = Followed(wild(folder, chance, FAULTS), chance)
     return one, one.follow()
 
 
 def table(first: int, last: int) -> None:
-    """Print the calls and tokens of the caller for each seed."""
+    """Print the calls and tokens of the caller for each seed, and their averages."""
     print(f"{'seed':>5} {'stages':>6} {'calls':>6} {'tokens':>7}  ended")
     calls = tokens = 0
     for seed in range(first, last + 1):

@@ -1,4 +1,4 @@
-"""Workflows whose stages are short jobs, and agents that are short shell scripts."""
+"""Helpers: workflows whose stages are short jobs, and agents that are shell scripts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WFCTL = f"env PYTHONPATH={HERE} {sys.executable} -m cli.main"
 
 
 def stage(number: int, command: str = "true", **fields: Any) -> dict[str, Any]:
-    """Return a stage that writes its output after its command succeeded."""
+    """Return a stage whose job writes out.txt if the given command succeeds."""
     id_ = f"stage-{number}"
     after = [f"stage-{n}" for n in fields.pop("after", [])]
     own = fields.pop("parameters", {})
@@ -32,7 +32,7 @@ def stage(number: int, command: str = "true", **fields: Any) -> dict[str, Any]:
 
 
 def silent(number: int, **fields: Any) -> dict[str, Any]:
-    """Return a stage without a command, which an agent must compute."""
+    """Return a stage that has no command, so that an agent must compute it."""
     return {**stage(number, **fields), "parameters": {}}
 
 
@@ -43,7 +43,7 @@ def workflow(
     profiles: dict[str, Any] | None = None,
     **config: Any,
 ) -> Place:
-    """Create a workflow; ``config`` becomes its session_config."""
+    """Create a workflow; the options ``config`` become its session_config."""
     made = Place(folder / "root")
     made.path.mkdir(parents=True, exist_ok=True)
     plan: dict[str, Any] = {
@@ -92,6 +92,6 @@ def started(place: Place, *arguments: str, **environ: str) -> subprocess.Popen[s
 
 
 def answer(process: subprocess.Popen[str]) -> Any:
-    """Wait for the end of a started command, and return the data of its answer."""
+    """Wait for the end of a started command, and return the data of its JSON answer."""
     out, _ = process.communicate(timeout=120)
     return json.loads(out)["data"]

@@ -1,4 +1,4 @@
-"""`wfctl run --agent`: wfctl judges an agent by the log, and not by its output."""
+"""`wfctl run --agent`: wfctl judges an agent's work by the event log, not by its output."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.sessions.support import (
     workflow,
 )
 
-#: A script that writes a submission which creates the output, and dispatches it.
+#: Shell script of an agent that writes a submission for its stage and dispatches the stage.
 COMPUTE = f"""
 mkdir -p $WFCTL_STAGE
 cat > $WFCTL_STAGE/submission.json <<'END'
@@ -43,19 +43,19 @@ sed -i "s/STAGE/$WFCTL_STAGE/" $WFCTL_STAGE/submission.json
 
 
 def is_there(pid: int | str) -> bool:
-    """Return whether a process exists and is no zombie."""
+    """Return whether a process exists and is not a zombie."""
     return processes.identify(int(pid)) is not None
 
 
 def prompts(place: Place, id_: str = "stage-1") -> list[str]:
-    """Return all prompts that agents got for a stage."""
+    """Return all prompts that agents received for a stage, oldest first."""
     found = sorted((place.path / ".wfctl/agents" / id_).glob("*/prompt.md"))
     return [path.read_text() for path in found]
 
 
 @pytest.mark.slow
 def test_agent_computes_a_stage_without_a_command(tmp_path: Path) -> None:
-    """The prompt is on stdin and in a file, and the log names the agent as the actor."""
+    """The agent gets its prompt on stdin and in a file, and the log names it as actor."""
     place = workflow(tmp_path, stage(1), silent(2, after=[1]))
     words = agent(tmp_path, f"cat > given; cmp given $WFCTL_PROMPT || exit 9; {COMPUTE}")
     assert place.json("run", "--agent", words).data["exit_reason"] == "completed"
@@ -66,7 +66,7 @@ def test_agent_computes_a_stage_without_a_command(tmp_path: Path) -> None:
 
 
 def test_prompt_has_task_rules_and_report_commands(tmp_path: Path) -> None:
-    """The prompt has paths, criteria, the backend and the forbidden actions."""
+    """The agent's prompt has paths, criteria, the backend and forbidden actions."""
     place = workflow(tmp_path, silent(1, success_criteria="It looks right."))
     place.json("run", "--agent", agent(tmp_path, "true"))
     [given, repair] = prompts(place)
@@ -83,7 +83,7 @@ def test_prompt_has_task_rules_and_report_commands(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_repair_prompt_has_the_error_and_earlier_fixes(tmp_path: Path) -> None:
-    """The prompt has the cause, the last lines of the logs, earlier fixes and allowed changes."""
+    """The prompt has the error, the end of the logs, earlier fixes and allowed changes."""
     command = "echo almost there; echo out of memory >&2; exit 1"
     place = workflow(tmp_path, stage(1, command))
     fixes = agent(
@@ -101,7 +101,7 @@ def test_repair_prompt_has_the_error_and_earlier_fixes(tmp_path: Path) -> None:
 
 
 def test_agent_that_does_nothing_fails_its_stage(tmp_path: Path) -> None:
-    """Exit code 0 and a success message of the agent do not complete the stage."""
+    """An agent's exit code 0 and success message do not complete its stage."""
     place = workflow(tmp_path, silent(1))
     shown = place.json("run", "--agent", agent(tmp_path, "echo all is well"))
     assert (shown.code, statuses(place)) == (6, ["failed"])
@@ -113,7 +113,7 @@ def test_agent_that_does_nothing_fails_its_stage(tmp_path: Path) -> None:
 
 
 def test_agent_that_edits_the_state_file_fails_its_stage(tmp_path: Path) -> None:
-    """The edit is recorded as drift and undone, and the stage does not complete."""
+    """wfctl records the edit as drift and undoes it, so the stage does not complete."""
     place = workflow(tmp_path, silent(1))
     edit = 'sed -i \'s/"status": "ready"/"status": "completed"/\' workflow-state.json'
     shown = place.json("run", "--agent", agent(tmp_path, edit))
@@ -124,7 +124,7 @@ def test_agent_that_edits_the_state_file_fails_its_stage(tmp_path: Path) -> None
 
 
 def test_agent_is_stopped_after_its_time_limit(tmp_path: Path) -> None:
-    """All its processes end, also those that ignore SIGTERM, and the stage fails."""
+    """wfctl ends all processes of the agent, even those that ignore SIGTERM."""
     place = workflow(tmp_path, silent(1))
     deaf = "bash -c 'trap : TERM; echo $$ > child; while :; do sleep 0.1; done'"
     words = agent(tmp_path, f"{deaf} & sleep 60")
@@ -136,7 +136,7 @@ def test_agent_is_stopped_after_its_time_limit(tmp_path: Path) -> None:
 
 
 def test_killed_agent_is_started_once_again(tmp_path: Path) -> None:
-    """The second kill fails the stage, and child processes of the agent are ended."""
+    """If the agent is killed a second time, its stage fails and its child processes end."""
     place = workflow(tmp_path, silent(1))
     words = agent(tmp_path, "sleep 600 & echo $! >> children; kill -9 $$")
     shown = place.json("run", "--agent", words)
@@ -151,7 +151,7 @@ def test_killed_agent_is_started_once_again(tmp_path: Path) -> None:
 
 
 def test_processes_that_an_agent_leaves_are_ended(tmp_path: Path) -> None:
-    """A background process ends with the agent, before the next agent starts."""
+    """wfctl ends an agent's background processes before it starts the next agent."""
     place = workflow(tmp_path, silent(1))
     place.json("run", "--agent", agent(tmp_path, "sleep 600 & echo $! >> children"))
     children = (place.path / "children").read_text().split()
@@ -162,7 +162,7 @@ def test_processes_that_an_agent_leaves_are_ended(tmp_path: Path) -> None:
 @pytest.mark.long
 @pytest.mark.slow
 def test_agent_repairs_a_failed_stage(tmp_path: Path) -> None:
-    """The agent fixes the input and reports the fix, and the retry succeeds."""
+    """The agent fixes the input and retries the stage, and the stage completes."""
     place = workflow(tmp_path, stage(1, "test -s ../../../../../../mended"))
     repair = f'echo ok > mended; {WFCTL} stage retry $WFCTL_STAGE --fix "wrote it"'
     shown = place.json("run", "--agent", agent(tmp_path, repair))
@@ -173,7 +173,7 @@ def test_agent_repairs_a_failed_stage(tmp_path: Path) -> None:
 
 
 def test_agent_judges_prose_criteria(tmp_path: Path) -> None:
-    """The completion of the stage names the agent as the judge."""
+    """The event that completes the stage names the agent as the judge."""
     place = workflow(tmp_path, stage(1, success_criteria="It looks right."))
     judge = f'[ $WFCTL_TASK = judge ] && {WFCTL} stage complete stage-1 --evidence "I looked"'
     assert place.json("run", "--agent", agent(tmp_path, judge)).code == 0
@@ -185,7 +185,7 @@ def test_agent_judges_prose_criteria(tmp_path: Path) -> None:
 def test_proposal_of_an_agent_blocks_the_run(
     tmp_path: Path,
 ) -> None:
-    """The exit code is 6, and the agent can neither approve its amendment nor try again."""
+    """The run exits with 6, and the agent cannot approve its own amendment."""
     place = workflow(tmp_path, stage(1, "test $WFCTL_PARAM_n = 2", parameters={"n": 1}))
     propose = f"{WFCTL} amend propose --stage stage-1 --set parameters.n=2 --reason wrong"
     words = agent(tmp_path, f"{propose}; {WFCTL} amend approve amend-1; echo $? > refused")
@@ -200,7 +200,7 @@ def test_proposal_of_an_agent_blocks_the_run(
 
 @pytest.mark.parametrize("command", ["nowhere-to-be-found", "./nothing.sh --fast", "", "it's"])
 def test_missing_agent_is_refused_before_the_session_starts(tmp_path: Path, command: str) -> None:
-    """The error code is agent_missing, and no event is recorded."""
+    """The error code is agent_missing, and wfctl records no event."""
     place = workflow(tmp_path, silent(1))
     shown = place.json("run", "--agent", command)
     assert (shown.code, shown.error["code"]) == (1, "agent_missing")
@@ -208,7 +208,7 @@ def test_missing_agent_is_refused_before_the_session_starts(tmp_path: Path, comm
 
 
 def test_agent_without_an_interpreter_ends_the_session(tmp_path: Path) -> None:
-    """A script without a shebang line cannot run, and no attempt of the stage fails."""
+    """A script without a shebang line cannot start, and the stage stays ready."""
     place = workflow(tmp_path, silent(1))
     words = agent(tmp_path, "true")
     Path(words).write_text("true\n")
@@ -220,7 +220,7 @@ def test_agent_without_an_interpreter_ends_the_session(tmp_path: Path) -> None:
 
 
 def is_alive(pid: int) -> bool:
-    """Return whether a process runs; a zombie does not."""
+    """Return whether a process runs; a zombie does not run."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
@@ -230,7 +230,7 @@ def is_alive(pid: int) -> bool:
 
 @pytest.mark.slow
 def test_next_run_ends_the_agent_of_a_killed_run(tmp_path: Path) -> None:
-    """Otherwise two agents would work on one stage."""
+    """The next run kills the old agent, so that two agents never work on one stage."""
     place = workflow(tmp_path, silent(1))
     words = agent(tmp_path, f"echo $$ >> pids; [ -e again ] && {{ {COMPUTE} exit; }}; sleep 60")
     run = started(place, "run", "--agent", words)
@@ -248,7 +248,7 @@ def test_next_run_ends_the_agent_of_a_killed_run(tmp_path: Path) -> None:
 def test_next_run_ends_the_children_of_an_ended_agent(
     tmp_path: Path,
 ) -> None:
-    """If run and agent are gone, the group id and the prompt identify the children."""
+    """wfctl finds these processes by their group id and the prompt in their environment."""
     place = workflow(tmp_path, silent(1))
     first = agent(tmp_path, "sleep 600 & echo $! > child; until [ -e go ]; do sleep 0.1; done")
     run = started(place, "run", "--agent", first)
@@ -267,7 +267,7 @@ def test_next_run_ends_the_children_of_an_ended_agent(
 
 
 def test_reused_process_group_id_is_not_killed(tmp_path: Path) -> None:
-    """A process group without the prompt in its environment belongs to another program."""
+    """wfctl spares a process group whose environment does not name the agent's prompt."""
     place = workflow(tmp_path, silent(1))
     script = "sleep 600 > /dev/null & echo $$ $!"
     done = subprocess.run(
@@ -285,7 +285,7 @@ def test_reused_process_group_id_is_not_killed(tmp_path: Path) -> None:
 
 
 def test_stopped_run_stops_its_agent(tmp_path: Path) -> None:
-    """After SIGTERM, the stage is ready again, and no failure is recorded."""
+    """After SIGTERM, wfctl makes the stage ready again and records no failure."""
     place = workflow(tmp_path, silent(1))
     run = started(place, "run", "--agent", agent(tmp_path, "touch begun; sleep 1000"))
     until((place.path / "begun").exists)

@@ -1,7 +1,9 @@
-"""An agent that runs only next actions completes any workflow, or reaches a person's decision.
+"""A caller that runs only suggested actions completes any workflow.
 
-The agent knows nothing about wfctl. It takes the first command that needs no person, replaces the
-placeholders and runs the command. It is killed and paused in between.
+Alternatively, the caller stops when only a person can decide.
+
+The caller knows nothing about wfctl. It takes the first command that needs no person, replaces the
+placeholders and runs the command. Sometimes its command is killed or the runner is paused.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ CRITERIA = {"success_criteria": "The film is flat."}
 def test_next_action_fails_a_stage_whose_checks_fail(
     tmp_path: Path, parameters: dict[str, Any], fields: dict[str, Any]
 ) -> None:
-    """Without a running loop, the next action ends the computed stage with the status failed."""
+    """If no loop runs, the suggested command records the computed stage as failed."""
     place = workflow(tmp_path, stage(1, parameters=parameters, **fields))
     place.done("dispatch", "stage-1")
     place.done("wait", "stage-1")
@@ -58,11 +60,11 @@ def test_next_action_fails_a_stage_whose_checks_fail(
 @pytest.mark.long
 @pytest.mark.parametrize("seed", [1, 2])
 def test_next_actions_are_never_refused(tmp_path: Path, seed: int) -> None:
-    """The caller reaches the end of the workflow or a decision of a person."""
+    """The caller runs suggested actions until the workflow ends or a person must decide."""
     assert followed(tmp_path, seed)[1] in ("completed", "a person decides")
 
 
 @pytest.mark.parametrize("seed", rounds(range(10, 60), few=0, daily=3))
 def test_next_actions_of_fifty_workflows_are_never_refused(tmp_path: Path, seed: int) -> None:
-    """This is the same test with more random workflows."""
+    """The same caller follows the suggested actions of more random workflows."""
     assert followed(tmp_path, seed)[1] in ("completed", "a person decides")

@@ -1,4 +1,4 @@
-"""Cases in which a run continues, although earlier versions stopped or asked twice."""
+"""Cases in which a run continues instead of stopping or asking the user a second time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 
 
 def test_agent_repairs_the_environment(tmp_path: Path) -> None:
-    """The agent gets the output of init.sh, and the run continues when init.sh succeeds."""
+    """The agent gets the output of init.sh, and the run continues after its repair."""
     place = workflow(tmp_path, stage(1, parameters={"expected_seconds": 1}))
     (place.path / "init.sh").write_text("echo no licence; test -e licence\n")
     assert place.json("run").code == 1
@@ -26,7 +26,7 @@ def test_agent_repairs_the_environment(tmp_path: Path) -> None:
 
 
 def test_unrepaired_environment_fails_after_one_agent(tmp_path: Path) -> None:
-    """The agent gets one chance, and then the usual error is reported."""
+    """If init.sh still fails after one agent, the run reports the usual error."""
     place = workflow(tmp_path, stage(1))
     (place.path / "init.sh").write_text("exit 3\n")
     shown = place.json("run", "--agent", agent(tmp_path, "exit 0"))
@@ -35,7 +35,7 @@ def test_unrepaired_environment_fails_after_one_agent(tmp_path: Path) -> None:
 
 
 def test_work_between_sessions_is_charged_to_the_next_session(tmp_path: Path) -> None:
-    """A stage that was dispatched by hand costs as much as in a session."""
+    """A stage dispatched by hand between sessions is charged when the next one starts."""
     place = workflow(tmp_path, stage(1), stage(2, after=[1]))
     place.done("dispatch", "stage-1", "--sync")
     place.done("stage", "complete", "stage-1")
@@ -49,7 +49,7 @@ def test_work_between_sessions_is_charged_to_the_next_session(tmp_path: Path) ->
 
 
 def test_session_end_requires_a_valid_reason(tmp_path: Path) -> None:
-    """The reasons budget_exhausted, completed and blocked are refused if they are not true."""
+    """`session end` refuses a reason that does not match the state, such as `completed`."""
     place = workflow(tmp_path, stage(1, parameters={"expected_seconds": 1}))
     place.done("session", "start")
     shown = place.json("session", "end", "--reason", "budget_exhausted")
@@ -75,7 +75,7 @@ def rerun(place: Place) -> None:
 
 @pytest.mark.long
 def test_log_reports_kept_outputs_after_they_were_moved(tmp_path: Path) -> None:
-    """Before the move, the log reports that the outputs will be kept."""
+    """Until old outputs are moved, the log only says that they will be kept."""
     place = workflow(tmp_path, stage(1), consent="trust")
     place.done("run")
     rerun(place)
@@ -88,7 +88,7 @@ def test_log_reports_kept_outputs_after_they_were_moved(tmp_path: Path) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("after", ["true", "mkdir stage-1"])
 def test_folder_moved_by_hand_counts_as_kept(tmp_path: Path, after: str) -> None:
-    """The stage gets its scripts back and runs again, and the moved folder is unchanged."""
+    """If a user renamed the folder by hand, the stage gets its scripts back and runs."""
     place = workflow(tmp_path, stage(1), consent="trust")
     (place.path / "stage-1").mkdir(exist_ok=True)
     (place.path / "stage-1/script.py").write_text("pass\n")
@@ -103,7 +103,7 @@ def test_folder_moved_by_hand_counts_as_kept(tmp_path: Path, after: str) -> None
 
 
 def test_foreign_folder_is_not_used_as_the_kept_folder(tmp_path: Path) -> None:
-    """The run is blocked and names the folder that is in the way."""
+    """A folder stage-1.v1 of the user blocks the run, and the answer names the folder."""
     place = workflow(tmp_path, stage(1), consent="trust")
     place.done("run")
     rerun(place)
@@ -116,7 +116,7 @@ def test_foreign_folder_is_not_used_as_the_kept_folder(tmp_path: Path) -> None:
 
 
 def test_skip_with_rewire_removes_inputs_of_the_skipped_stage(tmp_path: Path) -> None:
-    """The dependent stage loses these inputs and runs."""
+    """The dependent stage loses its inputs from the skipped stage and runs."""
     (tmp_path / "root").mkdir(exist_ok=True)
     (tmp_path / "root/own.txt").write_text("mine\n")
     inputs = ["stage-2/out.txt", "own.txt", "stage-1/out.txt"]
@@ -135,14 +135,14 @@ def test_skip_with_rewire_removes_inputs_of_the_skipped_stage(tmp_path: Path) ->
 
 
 def test_stage_without_a_command_is_given_to_the_agent(tmp_path: Path) -> None:
-    """The other stages are run by the loop."""
+    """The agent gets only this stage, and wfctl runs the other stage itself."""
     place = workflow(tmp_path, silent(1), stage(2))
     assert place.json("run", "--agent", agent(tmp_path, "exit 0")).code == 6
     assert statuses(place) == ["failed", "completed"]
 
 
 def test_init_reports_where_the_first_run_stops(tmp_path: Path) -> None:
-    """If one session can do all stages, `wfctl init` prints no hint."""
+    """`wfctl init` names the stage before which the budget of a session is used up."""
     for count, told in ((5, "is used up before stage-5 starts"), (2, None)):
         folder = tmp_path / str(count)
         folder.mkdir()

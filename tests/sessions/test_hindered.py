@@ -1,4 +1,4 @@
-"""`wfctl run` continues with other stages if one stage cannot start."""
+"""If one stage cannot start, `wfctl run` continues with the other stages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.slow
 
 
 def test_missing_input_fails_only_its_stage(tmp_path: Path) -> None:
-    """The exit code is 6, the failure has the category input, and other stages complete."""
+    """The stage fails with the category input, and independent stages complete."""
     place = workflow(tmp_path, stage(1, inputs=["in.txt"]), stage(2, after=[1]), stage(3))
     shown = place.json("run")
     assert (shown.code, shown.data["exit_reason"]) == (6, "blocked")
@@ -27,7 +27,7 @@ def test_missing_input_fails_only_its_stage(tmp_path: Path) -> None:
 
 
 def test_invalid_submission_fails_only_its_stage(tmp_path: Path) -> None:
-    """A submission that DPDispatcher would refuse makes its stage fail."""
+    """A stage whose submission file is invalid fails, and the other stage completes."""
     folder = tmp_path / "root" / "stage-1"
     place = workflow(tmp_path, silent(1), stage(2))
     folder.mkdir(exist_ok=True)
@@ -38,7 +38,7 @@ def test_invalid_submission_fails_only_its_stage(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_stage_without_evidence_waits_for_a_person(tmp_path: Path) -> None:
-    """Without outputs, check and criteria, the run exits with code 6 and names the command."""
+    """The run exits with 6 if a stage has no outputs, check or criteria to judge it by."""
     place = workflow(tmp_path, stage(1, outputs=[], parameters={"command": "true"}), stage(2))
     shown = place.json("run")
     assert (shown.code, statuses(place)) == (6, ["post_processing", "completed"])
@@ -48,7 +48,7 @@ def test_stage_without_evidence_waits_for_a_person(tmp_path: Path) -> None:
 
 
 def test_stage_without_a_command_blocks_only_itself(tmp_path: Path) -> None:
-    """The answer suggests --agent, and other stages run."""
+    """The run suggests the option --agent for this stage and completes the other stages."""
     place = workflow(tmp_path, silent(1), stage(2, after=[1]), stage(3))
     shown = place.json("run")
     assert (shown.code, statuses(place)) == (6, ["ready", "pending", "completed"])
@@ -77,7 +77,7 @@ def test_stage_waits_for_its_invalidated_dependency(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_approved_change_allows_a_stage_without_retries_to_run(tmp_path: Path) -> None:
-    """One approved amendment of the command is enough after the last retry."""
+    """After the last retry, one approved change of the command lets the stage run again."""
     place = workflow(tmp_path, stage(1, "exit 3"), consent="trust")
     for fix in ("once", "twice", "thrice"):
         assert place.json("run").code == 6
@@ -90,7 +90,7 @@ def test_approved_change_allows_a_stage_without_retries_to_run(tmp_path: Path) -
 
 
 def test_rerun_with_new_parameters_is_one_amendment(tmp_path: Path) -> None:
-    """The stage runs again with the new command."""
+    """One amendment reruns a completed stage with a new command."""
     place = workflow(tmp_path, stage(1), consent="trust")
     assert place.json("run").code == 0
     words = ("--set", "parameters.command=echo ho > out.txt", "--reason", "another word")
@@ -101,7 +101,7 @@ def test_rerun_with_new_parameters_is_one_amendment(tmp_path: Path) -> None:
 
 
 def test_stage_above_the_session_budget_blocks_the_run(tmp_path: Path) -> None:
-    """The exit code is 6, and the answer suggests a higher session_budget."""
+    """The run exits with 6 and suggests a higher session_budget."""
     place = workflow(tmp_path, stage(1), session_budget=1)
     shown = place.json("run")
     assert (shown.code, shown.data["exit_reason"]) == (6, "blocked")
@@ -110,7 +110,7 @@ def test_stage_above_the_session_budget_blocks_the_run(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_session_cost_stays_within_the_budget(tmp_path: Path) -> None:
-    """A session ends before a stage whose estimated cost exceeds the rest of the budget."""
+    """The session ends before a stage whose estimated cost exceeds the remaining budget."""
     place = workflow(tmp_path, stage(1), stage(2), stage(3), session_budget=4)
     shown = place.json("run")
     assert (shown.data["exit_reason"], shown.data["cost"]) == ("budget_exhausted", 3)

@@ -1,4 +1,4 @@
-"""A stage that cannot start for a while is tried again, by `run` and by the runner."""
+"""`wfctl run` and the background runner retry a stage that temporarily cannot start."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ pytestmark = pytest.mark.slow
 
 
 def hinder(place: Place) -> Path:
-    """Create a file in place of the folder of stage-1, and return its path."""
+    """Create a file at the path of the folder of stage-1, so that it cannot start."""
     path = place.path / "stage-1"
     path.write_text("in the way\n")
     return path
 
 
 def test_temporary_hindrance_ends_an_attended_run(tmp_path: Path) -> None:
-    """The exit code is 6, the answer has the reason, and no stage has failed."""
+    """The run exits with 6 and gives the reason, and no stage fails."""
     place = workflow(tmp_path, stage(1))
     path = hinder(place)
     blocked = place.json("run")
@@ -38,7 +38,7 @@ def test_temporary_hindrance_ends_an_attended_run(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_hindered_stage_is_tried_again_during_the_run(tmp_path: Path) -> None:
-    """While another stage computes, the stage starts as soon as the hindrance is gone."""
+    """The stage starts as soon as the hindrance is gone, while another stage still runs."""
     place = workflow(tmp_path, stage(1), stage(2, GO))
     path = hinder(place)
     run = started(place, "run", "--max-parallel", "2")

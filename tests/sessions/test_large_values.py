@@ -1,4 +1,4 @@
-"""Parameters up to the limit of the kernel run, and larger ones are refused early."""
+"""wfctl accepts parameters up to the kernel's limit, and refuses larger ones early."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow
 def test_parameters_up_to_the_kernel_limit_reach_the_command(
     tmp_path: Path,
 ) -> None:
-    """A larger parameter or variable is refused by `amend propose` and `dispatch`."""
+    """`amend propose` and `dispatch` refuse larger parameters and variables."""
     large = {"expected_seconds": 1, "sequence": "A" * 129_900}
     large |= {f"part_{n}": "A" * 100_000 for n in range(8)}
     command = '[ "$(env | wc -c)" -gt 900000 ] && [ "${#WFCTL_PARAM_sequence}" = 129900 ]'

@@ -1,4 +1,4 @@
-"""`wfctl run`: how the loop ends, what it charges, and changes by other processes."""
+"""`wfctl run`: its end, the costs that it charges, and changes by other processes."""
 
 from __future__ import annotations
 
@@ -14,19 +14,20 @@ from tests.sessions.support import WFCTL, answer, events, stage, started, status
 
 pytestmark = pytest.mark.slow
 
-#: A job that waits for a file in the root, seen from its scratch copy.
+#: Command of a job that waits for the file `go` in the workflow folder, relative to its scratch
+#: copy.
 GO = "until [ -e ../../../../../../go ]; do sleep 0.05; done"
 
 
 def messages(place: Place) -> list[str]:
-    """Return the messages of progress.log without times and anchors."""
+    """Return the lines of progress.log without times and log positions."""
     lines = (line.partition("] ")[2] for line in place.log().splitlines())
     return [line.partition(" [log at version")[0] for line in lines]
 
 
 @pytest.mark.long
 def test_run_completes_a_workflow_in_one_session(tmp_path: Path) -> None:
-    """The log has the start, the charges and the end of the session, and the report is written."""
+    """progress.log has the session's start, costs and end, and the run writes the report."""
     place = workflow(
         tmp_path,
         stage(1, parameters={"expected_seconds": 1}),
@@ -49,7 +50,7 @@ def test_run_completes_a_workflow_in_one_session(tmp_path: Path) -> None:
 
 
 def check_report(place: Place) -> None:
-    """Check that the report is complete, can be made again, and names a missing result."""
+    """Check that the report has all parts and is repeatable, and names a deleted result."""
     text = (place.path / "report.md").read_text()
     digest = events(place, "stage.completed")[1]["data"]["outputs"][0]["sha256"]
     for part in ("See it run.", "R = 1", "stage-2/out.txt", digest, "| completed | 2.5/6 |"):
@@ -60,7 +61,7 @@ def check_report(place: Place) -> None:
 
 
 def test_used_up_budget_ends_the_session(tmp_path: Path) -> None:
-    """The exit code is 0, the next action is `wfctl run`, and the next session continues."""
+    """The run exits with 0 and suggests `wfctl run`, which continues in a new session."""
     place = workflow(tmp_path, stage(1), stage(2, after=[1]), session_budget=2)
     shown = place.json("run")
     assert (shown.code, shown.data["exit_reason"]) == (0, "budget_exhausted")
@@ -75,7 +76,7 @@ def test_used_up_budget_ends_the_session(tmp_path: Path) -> None:
 
 
 def test_blocked_run_names_the_stage_and_the_fix(tmp_path: Path) -> None:
-    """The exit code is 6, and stages that do not depend on the failed stage complete."""
+    """The run exits with 6 after completing the stages that do not need the failed one."""
     place = workflow(tmp_path, stage(1, "exit 3"), stage(2, after=[1]), stage(3))
     shown = place.json("run")
     assert (shown.code, shown.data["exit_reason"]) == (6, "blocked")
@@ -90,7 +91,7 @@ def test_blocked_run_names_the_stage_and_the_fix(tmp_path: Path) -> None:
 
 
 def test_run_waits_for_a_judge_or_a_decision(tmp_path: Path) -> None:
-    """Prose criteria and a pending amendment both lead to exit code 6."""
+    """The run exits with 6 if criteria need a judge or an amendment needs a decision."""
     place = workflow(tmp_path, stage(1, success_criteria="It looks right."), stage(2, after=[1]))
     shown = place.json("run")
     assert (shown.code, statuses(place)) == (6, ["post_processing", "pending"])
@@ -104,7 +105,7 @@ def test_run_waits_for_a_judge_or_a_decision(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_independent_stages_run_in_parallel(tmp_path: Path) -> None:
-    """The commands of two stages wait for each other, and a third stage waits for both."""
+    """The commands of two stages wait for each other, so they must run at the same time."""
     meet = "touch ../../../../../../{0}; until [ -e ../../../../../../{1} ]; do sleep 0.05; done"
     place = workflow(
         tmp_path,
@@ -123,7 +124,7 @@ def test_independent_stages_run_in_parallel(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_run_accepts_a_stage_completed_by_another_process(tmp_path: Path) -> None:
-    """If the stage completes during its verification, the loop continues."""
+    """If another process completes the stage during its verification, the run continues."""
     by_another = f'{WFCTL} append stage.completed --data \'{{"stage":"stage-1","evidence":"e"}}\''
     place = workflow(tmp_path, stage(1, parameters={"verify": by_another}), stage(2, after=[1]))
     assert place.json("run").data["exit_reason"] == "completed"
@@ -131,7 +132,7 @@ def test_run_accepts_a_stage_completed_by_another_process(tmp_path: Path) -> Non
 
 
 def test_job_of_an_expired_session_is_continued_by_the_next(tmp_path: Path) -> None:
-    """The session ends with the reason waiting, and the job runs only once."""
+    """The first session ends with the reason waiting, and the job runs only once."""
     place = workflow(tmp_path, stage(1, GO))
     shown = place.json("run", "--time-limit", "0")
     assert (shown.code, shown.data["exit_reason"]) == (0, "waiting")
@@ -147,7 +148,7 @@ def test_job_of_an_expired_session_is_continued_by_the_next(tmp_path: Path) -> N
 @pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_stopped_run_ends_its_session(tmp_path: Path, number: signal.Signals) -> None:
-    """After SIGTERM or SIGHUP, the job continues, and the next run collects it."""
+    """After SIGTERM or SIGHUP, the job continues, and the next run collects its results."""
     place = workflow(tmp_path, stage(1, GO))
     run = started(place, "run")
     until(lambda: events(place, "stage.launched"))
@@ -160,7 +161,7 @@ def test_stopped_run_ends_its_session(tmp_path: Path, number: signal.Signals) ->
 
 
 def test_run_accepts_the_options_of_a_write(tmp_path: Path) -> None:
-    """A wrong version is a conflict, and a repeated command id returns the first answer."""
+    """A wrong --expected-version is a conflict; a repeated --command-id runs nothing."""
     place = workflow(tmp_path, stage(1))
     before = tree(place.path)
     place.done("run", "--dry-run")
@@ -176,7 +177,7 @@ def test_run_accepts_the_options_of_a_write(tmp_path: Path) -> None:
 
 
 def test_run_uses_an_open_session(tmp_path: Path) -> None:
-    """The session that a user started is continued and ended by the run."""
+    """The run continues and ends the session that a user started."""
     place = workflow(tmp_path, stage(1))
     place.done("session", "start")
     assert place.json("run").data["session"] == 1
@@ -185,7 +186,7 @@ def test_run_uses_an_open_session(tmp_path: Path) -> None:
 
 
 def test_run_ends_the_session_of_a_killed_run(tmp_path: Path) -> None:
-    """If a run was killed after the last stage, the next run writes the report."""
+    """If a run was killed after its last stage, the next run writes the missing report."""
     place = workflow(tmp_path, stage(1, success_criteria="Fine."))
     assert place.json("run").code == 6
     place.done("append", "session.started", "--data", json.dumps({"driven": True}))

@@ -1,4 +1,4 @@
-"""Next actions never offer a stage whose dispatch would be refused."""
+"""wfctl's suggested next actions never include a stage whose dispatch it would refuse."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.sessions.wild import MAP
 
 @built_once
 def built(folder: Path) -> Place:
-    """Create a workflow of a completed stage, a dependent stage and an independent stage."""
+    """Create three stages: one is completed, one depends on it, and one is independent."""
     made = workflow(folder, stage(1), stage(2, after=[1]), stage(3), consent="trust")
     made.done("dispatch", "stage-1", "--sync")
     made.done("stage", "complete", "stage-1")
@@ -28,14 +28,14 @@ def built(folder: Path) -> Place:
 
 
 def changed_upstream(folder: Path) -> Place:
-    """Change the result that stage-2 reads."""
+    """Change the result of stage-1, which stage-2 reads."""
     place = built(folder)
     (place.path / "stage-1" / "out.txt").write_text("other\n")
     return place
 
 
 def edited(folder: Path) -> Place:
-    """Edit a parameter of stage-2 in the state file."""
+    """Edit a parameter of stage-2 in the state file by hand."""
     place = built(folder)
     path = place.path / "workflow-state.json"
     document = json.loads(path.read_text())
@@ -45,14 +45,14 @@ def edited(folder: Path) -> Place:
 
 
 def edited_and_found(folder: Path) -> Place:
-    """Edit a parameter, and record the edit as drift."""
+    """Edit a parameter of stage-2 by hand, and let wfctl record the edit as drift."""
     place = edited(folder)
     place.done("note", "on")
     return place
 
 
 def other_scripts(folder: Path) -> Place:
-    """Pin the scripts, and change one of them."""
+    """Pin the scripts of the workflow to their content, and change one of them."""
     place = built(folder)
     (place.path / "init.sh").write_text("true\n")
     place.done("amend", "propose", "--set", "session_config.pin=scripts", "--reason", "to be sure")
@@ -62,13 +62,13 @@ def other_scripts(folder: Path) -> Place:
 
 
 def input_gone(folder: Path) -> Place:
-    """Delete the output that stage-2 reads."""
+    """Delete the output of stage-1, which stage-2 reads."""
     place = built(folder)
     (place.path / "stage-1" / "out.txt").unlink()
     return place
 
 
-#: A situation, and the stages whose dispatch is refused in this situation.
+#: For each function that creates a situation: the stages whose dispatch wfctl refuses in it.
 SITUATIONS: dict[Callable[[Path], Place], set[str]] = {
     changed_upstream: {"stage-2"},
     edited: {"stage-2"},
@@ -79,7 +79,7 @@ SITUATIONS: dict[Callable[[Path], Place], set[str]] = {
 
 
 def offered(answer: Answer) -> set[str]:
-    """Return the stages that the next actions of an answer dispatch."""
+    """Return the stages that the suggested next actions of an answer would dispatch."""
     actions = answer.envelope["next_actions"]
     free = [one["command"] for one in actions if not (one.get("person") or one.get("needs"))]
     found = {words[2] for words in map(shlex.split, free) if words[1] == "dispatch"}
@@ -91,7 +91,7 @@ def offered(answer: Answer) -> set[str]:
 def test_offered_dispatches_are_never_refused(
     tmp_path: Path, situation: Callable[[Path], Place]
 ) -> None:
-    """Reads, writes, refusals and the brief offer only stages that dispatch accepts."""
+    """The answers of reads, writes and refusals offer only stages that `dispatch` accepts."""
     place = situation(tmp_path)
     refused = SITUATIONS[situation]
     reads = [place.json("status"), place.json("rehydrate", "--dry-run")]
@@ -112,7 +112,7 @@ def test_offered_dispatches_are_never_refused(
 def test_hindered_stage_does_not_stop_other_stages(
     tmp_path: Path, situation: Callable[[Path], Place]
 ) -> None:
-    """The run completes independent stages and exits with code 6."""
+    """The run completes the independent stage and exits with 6."""
     place = situation(tmp_path)
     ended = place.json("run")
     assert ended.code == 6, ended.out
@@ -123,7 +123,7 @@ def test_hindered_stage_does_not_stop_other_stages(
 
 
 def test_failing_init_script_is_named_as_the_next_step(tmp_path: Path) -> None:
-    """After init.sh is corrected, the stage is offered again."""
+    """The suggested action needs an init.sh that exits with 0; then the stage is offered."""
     place = workflow(tmp_path, stage(1), consent="trust")
     (place.path / "init.sh").write_text("echo no license; exit 3\n")
     refused = place.json("run")
@@ -137,7 +137,7 @@ def test_failing_init_script_is_named_as_the_next_step(tmp_path: Path) -> None:
 
 
 def test_session_of_a_killed_run_is_not_continued(tmp_path: Path) -> None:
-    """The next run starts a new session, so a failing init.sh still stops the run."""
+    """The next run starts a new session, which runs init.sh and stops if it fails."""
     place = workflow(tmp_path, stage(1, "sleep 20"), stage(2), stage(3), consent="trust")
     loop = started(place, "run")
     until(lambda: bool(events(place, "attempt.started")))
@@ -151,7 +151,7 @@ def test_session_of_a_killed_run_is_not_continued(tmp_path: Path) -> None:
 
 
 def test_budget_below_the_cost_of_a_stage_leads_to_an_amendment(tmp_path: Path) -> None:
-    """The next action proposes a budget that is high enough."""
+    """The suggested action proposes a session budget that is high enough for the stage."""
     place = workflow(tmp_path, stage(1), consent="trust", session_budget=0.5)
     [action] = place.json("status").envelope["next_actions"]
     words = [WORDS.get(word, word) for word in shlex.split(action["command"])[1:]]
@@ -165,7 +165,7 @@ def test_budget_below_the_cost_of_a_stage_leads_to_an_amendment(tmp_path: Path) 
 
 
 def test_stale_results_that_stop_the_run_lead_to_a_rerun(tmp_path: Path) -> None:
-    """With `stale=stop`, the next action is `wfctl rerun`, and a run is refused."""
+    """With `stale=stop`, wfctl suggests `wfctl rerun` and refuses a run."""
     one = stage(1, inputs=["in.txt"])
     (tmp_path / "root").mkdir()
     (tmp_path / "root" / "in.txt").write_text("1\n")
@@ -181,7 +181,7 @@ def test_stale_results_that_stop_the_run_lead_to_a_rerun(tmp_path: Path) -> None
 
 
 def test_failure_is_reported_before_a_used_up_budget(tmp_path: Path) -> None:
-    """The exit code is 6, and the first line of the output has the failure."""
+    """The first line of the output names the failed stage, and the run exits with 6."""
     one, other = stage(1, "echo no license >&2; exit 3"), stage(2)
     place = workflow(tmp_path, one, other, consent="trust", session_budget=1.5)
     ended = place.call("run")
@@ -195,7 +195,7 @@ def test_failure_is_reported_before_a_used_up_budget(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["stage", "sweep"])
 def test_failed_check_leads_to_an_amendment(tmp_path: Path, kind: str) -> None:
-    """A retry would compute the same result, so all commands suggest changing a parameter."""
+    """wfctl suggests changing a parameter, because a retry would compute the same result."""
     fields: dict[str, Any] = {"parameters": {"verify": "false"}}
     if kind == "sweep":
         fields = {"parameters": {**MAP, "task_verify": "false"}, "outputs": ["stage-1/tasks.csv"]}
@@ -208,7 +208,7 @@ def test_failed_check_leads_to_an_amendment(tmp_path: Path, kind: str) -> None:
 
 
 def test_stage_waits_for_the_rerun_of_its_dependency(tmp_path: Path) -> None:
-    """The stage is not listed as ready, and `status` names the stage to wait for."""
+    """The stage is not listed as ready, and `status` names the stage that must run again."""
     place = built(tmp_path)
     place.done("rerun", "stage-1", "--reason", "the seed was 0")
     place.call("amend", "approve", "amend-1")
@@ -220,7 +220,7 @@ def test_stage_waits_for_the_rerun_of_its_dependency(tmp_path: Path) -> None:
 
 
 def test_profile_without_a_machine_is_named_in_the_next_action(tmp_path: Path) -> None:
-    """The action needs a config in the profile, and a dispatch is refused."""
+    """wfctl refuses a dispatch, and its suggested action asks for the profile's config."""
     place = workflow(tmp_path, stage(1), consent="trust", profiles={"local": {"type": "local"}})
     [action] = place.json("status").envelope["next_actions"]
     assert "config must be an object" in action["needs"][0]
@@ -229,7 +229,7 @@ def test_profile_without_a_machine_is_named_in_the_next_action(tmp_path: Path) -
 
 @pytest.mark.parametrize("policy", ["tell", "stop"])
 def test_adopted_result_leads_to_the_rerun_of_dependents(tmp_path: Path, policy: str) -> None:
-    """All answers suggest rerunning the dependent stage, and not the report or a run."""
+    """After the adoption, every answer suggests rerunning the dependent stage."""
     fed = stage(2, "cat ../stage-1/out.txt", after=[1], inputs=["stage-1/out.txt"])
     more = [stage(3, after=[2])] if policy == "stop" else []
     place = workflow(tmp_path, stage(1), fed, *more, consent="trust", stale=policy)
@@ -244,7 +244,7 @@ def test_adopted_result_leads_to_the_rerun_of_dependents(tmp_path: Path, policy:
 
 
 def test_judged_stage_needs_no_further_check(tmp_path: Path) -> None:
-    """After a dispatch judges kept outputs, the next action dispatches the dependent stage."""
+    """After a dispatch judges kept outputs, wfctl suggests dispatching the next stage."""
     one = stage(1, parameters={"verify": "false"})
     place = workflow(tmp_path, one, stage(2, after=[1]), consent="trust")
     assert place.json("run").code == 6
@@ -257,7 +257,7 @@ def test_judged_stage_needs_no_further_check(tmp_path: Path) -> None:
 
 
 def test_synchronous_dispatch_suggests_the_step_after_its_end(tmp_path: Path) -> None:
-    """After a failure, the next action is a retry, and the error has the exit code."""
+    """After a failed `dispatch --sync`, wfctl suggests a retry of the stage."""
     place = workflow(tmp_path, stage(1, "exit 3"), consent="trust")
     [action] = place.json("dispatch", "stage-1", "--sync").envelope["next_actions"]
     assert action["command"] == "wfctl stage retry stage-1 --fix TEXT"

@@ -1,4 +1,4 @@
-"""The end of an autonomous run is reported by a notice and by `wfctl status`."""
+"""A notice and `wfctl status` report the end of the background runner."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def next_commands(place: Place) -> list[str]:
 @pytest.mark.long
 @pytest.mark.parametrize("survivor", ["tmux", "nothing"])
 def test_killed_runner_is_reported_by_a_notice_and_by_status(tmp_path: Path, survivor: str) -> None:
-    """A separate process sends the notice, also if the terminal of the runner is killed."""
+    """A separate process sends the notice, even if the runner's terminal is killed too."""
     place = workflow(tmp_path, stage(1, GO), stage(2, after=[1]))
     place.done("run", "--autonomous", "--notify", receiver(tmp_path), *BRISK)
     until(lambda: events(place, "stage.launched"))
@@ -76,7 +76,7 @@ def test_killed_runner_is_reported_by_a_notice_and_by_status(tmp_path: Path, sur
 
 @pytest.mark.long
 def test_only_the_last_session_sends_an_end_notice(tmp_path: Path) -> None:
-    """Earlier sessions of the same run send no notice of their end."""
+    """The runner's earlier sessions send no notice when they end."""
     place = workflow(
         tmp_path, stage(1), stage(2, after=[1]), stage(3, "false", after=[2]), session_budget=2
     )
@@ -89,7 +89,7 @@ def test_only_the_last_session_sends_an_end_notice(tmp_path: Path) -> None:
 
 
 def serve(place: Place, folder: Path, script: str) -> subprocess.Popen[str]:
-    """Start a runner whose loop is a script; $CALL is the number of the call."""
+    """Start a runner that calls a script as its loop; $CALL is the number of the call."""
     loop = folder / "loop.sh"
     count = f"echo >> {folder}/calls; CALL=$(wc -l < {folder}/calls)"
     loop.write_text(f"#!/bin/bash\n{count}\n{script}\n")
@@ -103,7 +103,7 @@ COMPLETED = """echo '{"data": {"exit_reason": "completed"}}'"""
 
 @pytest.mark.long
 def test_runner_waits_for_a_temporary_failure(tmp_path: Path) -> None:
-    """If the disk is full for three sessions, one notice is sent and the fourth continues."""
+    """When the disk is full, the runner sends one notice and continues to try."""
     place = workflow(tmp_path, stage(1))
     full = '{"error": {"code": "store_unwritable", "message": "no space left"}}'
     script = f"[ $CALL -gt 3 ] || {{ echo '{full}'; exit 5; }}\n{COMPLETED}"
@@ -116,7 +116,7 @@ def test_runner_waits_for_a_temporary_failure(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_runner_waits_for_a_missing_root(tmp_path: Path) -> None:
-    """If the root is gone between two sessions, the runner continues when it is back."""
+    """If the workflow folder disappears for a while, the runner continues when it is back."""
     place = workflow(tmp_path, stage(1))
     away = f"mv {place.path} {tmp_path}/away; (sleep 2; mv {tmp_path}/away {place.path}) &"
     script = f"[ $CALL -gt 1 ] || {{ {away} exit 1; }}\n{COMPLETED}"
@@ -126,7 +126,7 @@ def test_runner_waits_for_a_missing_root(tmp_path: Path) -> None:
 
 
 def test_locked_log_does_not_delay_the_last_notice(tmp_path: Path) -> None:
-    """The notice arrives even if another program holds the log when the runner ends."""
+    """The notice is sent even if another program locks the log when the runner ends."""
     place = workflow(tmp_path, stage(1))
     database = place.path / ".wfctl" / "events.db"
     hold = f"import sqlite3, time; sqlite3.connect('{database}').execute('BEGIN EXCLUSIVE'); "

@@ -1,4 +1,4 @@
-"""Unattended nights with random faults: the runner does all possible work."""
+"""The background runner completes all possible work despite random faults."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tests.sessions.wild import LOCAL, SLURM, Wild, suffering, wild, words_of
 
 pytestmark = pytest.mark.slow
 
-#: Options that make a night last seconds.
+#: Options that let the runner finish within seconds.
 BRISK = ("--between=0", "--max-sessions=30", "--session-seconds=60", "--rapid=2")
-#: Seconds for which a monitor waits for the answer of a scheduler.
+#: Seconds that a monitor waits for an answer of the scheduler.
 PATIENCE = "1"
 
 
 def night(found: Wild, folder: Path, *limits: str) -> str:
-    """Let the runner work until it ends, and return the reason of its end."""
+    """Let the background runner work until it ends, and return its reason."""
     root = ["--root", str(found.place.path), "-o", "json"]
     loop = [sys.executable, "-P", "-m", "cli.main", *root, "run", "--attended"]
     environ = {"WFCTL_PATIENCE": PATIENCE, "PYTHONPATH": str(HERE)}
@@ -33,7 +33,7 @@ def night(found: Wild, folder: Path, *limits: str) -> str:
 
 
 def left_open(place: Place) -> list[str]:
-    """Return the stages that are not done although their dependencies are."""
+    """Return the unfinished stages whose dependencies are all completed or skipped."""
     stages = {stage["id"]: stage for stage in place.done("status")["stages"]}
     done = {id_ for id_, stage in stages.items() if stage["status"] in ("completed", "skipped")}
     needs = {id_: place.done("show", id_)["depends_on"] for id_ in stages}
@@ -41,7 +41,7 @@ def left_open(place: Place) -> list[str]:
 
 
 def check(found: Wild, why: str) -> None:
-    """Check that each stage is completed, waits for another stage, or has a reported hindrance."""
+    """Check that each stage is completed, waits for another, or has a reported problem."""
     place = found.place
     if not why.startswith("blocked") and ("environment" in why or "init.sh" in why):
         assert found.unready, why
@@ -60,7 +60,7 @@ def check(found: Wild, why: str) -> None:
 
 
 def whole_night(folder: Path, seed: int) -> None:
-    """Create a workflow with faults, let the runner work, and check the result."""
+    """Create a random workflow with faults, let the runner work, and check the result."""
     found = wild(folder, random.Random(seed))
     check(found, night(found, folder))
 
@@ -68,13 +68,13 @@ def whole_night(folder: Path, seed: int) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("seed", first([2, 1]))
 def test_runner_completes_all_possible_stages(tmp_path: Path, seed: int) -> None:
-    """Faults occur in jobs, checks, init.sh, the agent, the disk and the scheduler."""
+    """Random faults affect jobs, checks, init.sh, the agent, the disk or the scheduler."""
     whole_night(tmp_path, seed)
 
 
 @pytest.mark.long
 def test_silent_scheduler_blocks_only_its_own_stage(tmp_path: Path) -> None:
-    """The stage waits for an answer in each session, and the log reports this."""
+    """One stage waits for the scheduler, and an independent stage completes."""
     stages = [suffering(1, "no scheduler", []), suffering(2, "none", []), suffering(3, "none", [1])]
     place = workflow(tmp_path, *stages, profiles={"local": LOCAL, "hpc": SLURM})
     found = Wild(place, {"stage-1": "no scheduler"}, None, unready=False)
@@ -88,5 +88,5 @@ def test_silent_scheduler_blocks_only_its_own_stage(tmp_path: Path) -> None:
 def test_runner_completes_all_possible_stages_in_two_hundred_nights(
     tmp_path: Path, seed: int
 ) -> None:
-    """This is the same test with more random workflows."""
+    """The runner works on more random workflows with faults."""
     whole_night(tmp_path, seed)

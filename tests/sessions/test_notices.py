@@ -1,4 +1,4 @@
-"""Notices about decisions, failures and the end, each sent once to the named receivers."""
+"""wfctl sends each notice about a decision, a failure or the end once to each receiver."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PLAN: dict[str, Any] = {
 
 
 class Receiver(ThreadingHTTPServer):
-    """An HTTP server that receives notices, with a delay or a number of refusals."""
+    """An HTTP server that receives notices, and can delay, refuse or redirect them."""
 
     def __init__(self, slow: float = 0, refusals: int = 0) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
@@ -48,7 +48,7 @@ class _Handler(BaseHTTPRequestHandler):
     server: Receiver
 
     def do_POST(self) -> None:
-        """Receive a notice."""
+        """Receive a notice, and answer with success, an error or a redirect."""
         body = self.rfile.read(int(self.headers["Content-Length"]))
         time.sleep(self.server.slow)
         if self.server.leads_to:
@@ -68,7 +68,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def receiver() -> Iterator[Receiver]:
-    """Start a receiver, and stop it after the test."""
+    """Start an HTTP server that receives notices, and stop it after the test."""
     with Receiver() as started:
         thread = threading.Thread(target=started.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()
@@ -94,7 +94,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
 
 @pytest.mark.slow
 def test_each_notice_is_sent_once_over_all_sessions(place: Place, receiver: Receiver) -> None:
-    """A refused notice is sent again, and a second run sends only notices of new events."""
+    """wfctl repeats a refused notice, and a second run sends only notices of new events."""
     receiver.refusals = 1  # The receiver refuses the first notice, so it is sent again.
     assert place.call("run", "--notify", receiver.url).code == 6
     kinds = [(n["kind"], n["stage"]) for n in receiver.notices]
@@ -111,7 +111,7 @@ def test_each_notice_is_sent_once_over_all_sessions(place: Place, receiver: Rece
 @pytest.mark.long
 @pytest.mark.slow
 def test_program_gets_notices_on_stdin(place: Place, tmp_path: Path) -> None:
-    """The command is run without a shell, so its path may have spaces."""
+    """wfctl starts the program without a shell, so its path may contain spaces."""
     program = tmp_path / "tell it.sh"
     program.write_text(f"#!/bin/sh\ncat >> {tmp_path}/told; echo >> {tmp_path}/told\n")
     program.chmod(0o755)
@@ -125,7 +125,7 @@ def test_program_gets_notices_on_stdin(place: Place, tmp_path: Path) -> None:
 def test_slow_or_missing_receiver_does_not_stop_the_run(
     place: Place, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The run ends as usual and warns about notices that were not accepted."""
+    """The run ends as usual, and warns that the receiver did not accept the notices."""
     monkeypatch.setattr("extensions.notices.notifier._LAST", 0.3)
     receiver.slow = 1.0
     answer = place.call("run", "--notify", receiver.url)
@@ -138,7 +138,7 @@ def test_slow_or_missing_receiver_does_not_stop_the_run(
 @pytest.mark.long
 @pytest.mark.slow
 def test_receiver_in_the_configuration_needs_approval(place: Place, receiver: Receiver) -> None:
-    """The file may be a copy, so notices are only sent after a person runs `db trust`."""
+    """wfctl sends no notices to a configured receiver until a person runs `db trust`."""
     config = place.path / ".wfctl" / "config.toml"
     config.write_text(config.read_text() + f'notify = "{receiver.url}"\n')
     first = place.call("run")
@@ -162,7 +162,7 @@ def test_receiver_in_the_configuration_needs_approval(place: Place, receiver: Re
     ],
 )
 def test_invalid_receiver_is_refused_immediately(place: Place, receiver: str) -> None:
-    """An invalid address is a usage error at the start of the run."""
+    """The run refuses an invalid address as a usage error and records no event."""
     before = place.version()
     answer = place.json("run", "--notify", receiver)
     assert (answer.code, answer.error["code"]) == (2, "invalid_option"), answer
@@ -172,7 +172,7 @@ def test_invalid_receiver_is_refused_immediately(place: Place, receiver: str) ->
 @pytest.mark.long
 @pytest.mark.slow
 def test_notice_does_not_follow_redirects(place: Place, receiver: Receiver) -> None:
-    """A redirect would send the notice to an address that the user did not name."""
+    """Following a redirect would send the notice to an address the user did not name."""
     receiver.leads_to = f"{receiver.url}elsewhere"
     answer = place.call("run", "--notify", receiver.url)
     assert answer.code == 6

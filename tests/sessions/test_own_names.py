@@ -1,4 +1,4 @@
-"""Stages with chosen names work like stages with ids such as stage-1."""
+"""Stages with ids that the user chose work like stages with ids such as stage-1."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EXPORTS = ("mermaid", "svg", "report", "timeline", "archive", "ro-crate")
 
 
 def named(id_: str, *after: str, **parameters: Any) -> dict[str, Any]:
-    """Return a stage with this id, which writes one file in its folder."""
+    """Return a stage with this id, whose command writes one file in its folder."""
     return {
         "id": id_,
         "name": f"{id_} by name",
@@ -30,7 +30,7 @@ def named(id_: str, *after: str, **parameters: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
-    """Create a workflow of two named stages and stage-1."""
+    """Create a workflow with two user-chosen stage ids and stage-1."""
     made = Place(tmp_path / "root")
     made.path.mkdir()
     stages = [named("grow-film"), named("grow_film", "grow-film"), named("stage-1")]
@@ -41,7 +41,7 @@ def place(tmp_path: Path) -> Place:
 
 @pytest.mark.long
 def test_named_stages_run_and_are_exported(place: Place) -> None:
-    """Folders, log lines and answers use the name, and each export is written."""
+    """Folders, log lines and answers use the chosen id, and every export format works."""
     assert place.json("run").data["exit_reason"] == "completed"
     assert (place.path / "grow-film/out.txt").read_text() == "hi\n"
     assert "grow-film (grow-film by name): status -> completed" in place.log()
@@ -60,7 +60,7 @@ def test_named_stages_run_and_are_exported(place: Place) -> None:
 
 @pytest.mark.long
 def test_amendment_keeps_the_folder_of_a_named_stage(place: Place) -> None:
-    """Old outputs are kept as grow-film.v1 and .v2, and dependent stages run again."""
+    """wfctl keeps old outputs as grow-film.v1 and .v2, and reruns the dependent stage."""
     place.done("run")
     for number in (1, 2):
         words = ("--set", f"grow-film.parameters.command=echo {number} > out.txt")
@@ -74,7 +74,7 @@ def test_amendment_keeps_the_folder_of_a_named_stage(place: Place) -> None:
 
 @pytest.mark.long
 def test_named_stage_can_be_inserted(place: Place) -> None:
-    """A stage without an id gets the next number, and a name in use is refused."""
+    """A stage without an id gets the next number; an invalid or used id is refused."""
     for number, definition in enumerate(
         (
             named("clean"),
@@ -93,7 +93,7 @@ def test_named_stage_can_be_inserted(place: Place) -> None:
 
 
 def test_edit_of_a_named_stage_is_drift(place: Place) -> None:
-    """`drift show` names the stage."""
+    """`drift show` names the stage whose name was edited in the state file."""
     file = place.path / "workflow-state.json"
     file.write_text(file.read_text().replace("grow-film by name", "Grow the film"))
     assert place.call("status").code in (0, 6, 7)
@@ -104,7 +104,7 @@ def test_edit_of_a_named_stage_is_drift(place: Place) -> None:
 
 @pytest.mark.long
 def test_workflow_with_named_stages_can_be_imported(place: Place, tmp_path: Path) -> None:
-    """Every line of progress.log is assigned to its stage."""
+    """The import assigns every line of progress.log to its stage."""
     place.done("run")
     other = tmp_path / "other"
     other.mkdir()

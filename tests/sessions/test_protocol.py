@@ -1,4 +1,4 @@
-"""`session start`, `session end` and `session show` follow the resume protocol."""
+"""The commands `session start`, `end` and `show` follow the resume protocol."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from tests.need import need_programs
 
 
 def config(place: Place) -> dict[str, Any]:
-    """Return session_config from the state file."""
+    """Return session_config as the state file has it."""
     found: dict[str, Any] = json.loads((place.path / "workflow-state.json").read_bytes())
     return dict(found["session_config"])
 
 
 def init_script(place: Place, text: str) -> None:
-    """Write init.sh, which checks the environment."""
+    """Write the script init.sh, which a session runs first to check the environment."""
     (place.path / "init.sh").write_text(text)
 
 
 def test_session_starts_with_the_next_number_and_no_cost(place: Place) -> None:
-    """The state file has all fields of session_config."""
+    """The state file shows the number, the cost and all other fields of the new session."""
     place.done("session", "start")
     found = config(place)
     assert list(found) == [
@@ -35,7 +35,7 @@ def test_session_starts_with_the_next_number_and_no_cost(place: Place) -> None:
 
 
 def test_session_start_shows_state_log_and_commits(place: Place) -> None:
-    """The answer has a briefing, the last log lines and the latest git commits."""
+    """The answer has a briefing, the last lines of the log and the latest git commits."""
     need_programs("git")
     git = ["git", "-C", str(place.path), "-c", "user.name=a", "-c", "user.email=a@b"]
     subprocess.run([*git, "init", "-q"], check=True)
@@ -47,12 +47,12 @@ def test_session_start_shows_state_log_and_commits(place: Place) -> None:
 
 
 def test_session_start_works_without_a_repository(place: Place) -> None:
-    """The answer has no commits, and this is no error."""
+    """Outside a git repository, the answer has no commits and no error."""
     assert place.done("session", "start")["git_log"] is None
 
 
 def test_session_start_runs_init_and_keeps_its_output(place: Place) -> None:
-    """The kept output has stdout and stderr in the order of writing."""
+    """wfctl stores stdout and stderr of init.sh in the order in which they were written."""
     init_script(place, "echo one; echo two >&2; echo 'Environment ready.'")
     found = place.done("session", "start")["environment"]
     assert found["output"] == ".wfctl/sessions/1.init.log"
@@ -62,7 +62,7 @@ def test_session_start_runs_init_and_keeps_its_output(place: Place) -> None:
 
 
 def test_failing_init_script_prevents_the_session(place: Place) -> None:
-    """No session starts, no job is checked, and the log has the reason."""
+    """wfctl starts no session and checks no job, and the log has the reason."""
     init_script(place, "echo no compiler; exit 3")
     place.done("append", "attempt.started", "--data", attempt_data())
     before = place.types()
@@ -78,7 +78,7 @@ def test_failing_init_script_prevents_the_session(place: Place) -> None:
 
 
 def test_session_start_repairs_an_interrupted_preparation(place: Place) -> None:
-    """The stage fails before the session starts."""
+    """wfctl records the interrupted stage as failed before it starts the session."""
     place.done("stage", "prepare", "stage-1")
     shown = place.done("session", "start")
     assert shown["briefing"]["repaired"][0]["text"].startswith(
@@ -89,7 +89,7 @@ def test_session_start_repairs_an_interrupted_preparation(place: Place) -> None:
 
 
 def test_exit_reason_is_shown_and_cleared_by_the_next_session(place: Place) -> None:
-    """The next session logs the reason and the cost of the previous session."""
+    """The next session logs the exit reason and the cost of the previous session."""
     place.done("session", "start")
     place.done("session", "end", "--reason", "blocked", "--next", "ask Ada")
     assert config(place)["exit_reason"] == "blocked"
@@ -100,7 +100,7 @@ def test_exit_reason_is_shown_and_cleared_by_the_next_session(place: Place) -> N
 
 
 def test_killed_session_is_reported_by_the_next_session(place: Place) -> None:
-    """The log has `exit_reason=null` for the session that never ended."""
+    """The next session logs `exit_reason=null` for the session that never ended."""
     place.done("session", "start")
     place.done("session", "start")
     assert "Previous session ended: exit_reason=null, cost=0/6" in place.log()
@@ -108,7 +108,7 @@ def test_killed_session_is_reported_by_the_next_session(place: Place) -> None:
 
 
 def test_session_that_waits_for_a_job_has_no_exit_reason(place: Place) -> None:
-    """The session did not die, because its end is in the log."""
+    """The log has the end of the session, so wfctl does not report it as killed."""
     place.done("session", "start")
     place.done("session", "end", "--reason", "waiting")
     assert config(place)["exit_reason"] is None
@@ -117,7 +117,7 @@ def test_session_that_waits_for_a_job_has_no_exit_reason(place: Place) -> None:
 
 
 def test_failed_stage_is_charged_to_the_open_session(place: Place) -> None:
-    """A failure that a person records costs as much as in a run."""
+    """A failure that a person records costs as much as a failure during a run."""
     place.done("session", "start")
     place.done("append", "attempt.started", "--data", attempt_data())
     place.done("stage", "fail", "stage-1", "--error", "it broke")
@@ -129,14 +129,14 @@ def test_failed_stage_is_charged_to_the_open_session(place: Place) -> None:
 
 
 def test_events_of_a_session_have_its_number(place: Place) -> None:
-    """The history of a session can be selected by this number."""
+    """Each event during a session records the number of the session."""
     place.done("session", "start")
     place.done("note", "hello")
     assert place.done("events")[-1]["session"] == 1
 
 
 def test_dry_run_of_session_start_writes_nothing(place: Place) -> None:
-    """init.sh does not run, and the answer lists the events."""
+    """The dry run does not run init.sh; its answer lists the events to record."""
     init_script(place, "touch ran")
     before = tree(place.path)
     shown = place.done("session", "start", "--dry-run")
@@ -145,7 +145,7 @@ def test_dry_run_of_session_start_writes_nothing(place: Place) -> None:
 
 
 def test_repeated_session_start_is_ignored(place: Place) -> None:
-    """With the same command id, init.sh does not run again."""
+    """If the command id is repeated, wfctl neither runs init.sh nor starts a session."""
     init_script(place, "echo ran >> runs")
     place.done("session", "start", "--command-id", "k")
     assert place.done("session", "start", "--command-id", "k")["repeated"] is True
@@ -154,7 +154,7 @@ def test_repeated_session_start_is_ignored(place: Place) -> None:
 
 
 def test_session_start_at_a_wrong_version_is_a_conflict(place: Place) -> None:
-    """init.sh does not run."""
+    """wfctl refuses the start before it runs init.sh."""
     init_script(place, "touch ran")
     assert place.json("session", "start", "--expected-version", "1").code == 4
     assert not (place.path / "ran").exists()
@@ -162,7 +162,7 @@ def test_session_start_at_a_wrong_version_is_a_conflict(place: Place) -> None:
 
 
 def test_invalid_session_commands_are_refused(place: Place) -> None:
-    """An unknown session, an end without a start and a false completion are refused."""
+    """wfctl refuses an unknown session, an end without a start and a false completion."""
     assert place.json("session", "show", "1").code == 3
     assert place.json("session", "end", "--reason", "waiting").code == 5
     place.done("session", "start")
@@ -172,7 +172,7 @@ def test_invalid_session_commands_are_refused(place: Place) -> None:
 
 
 def test_weights_and_budget_change_only_by_amendment(place: Place) -> None:
-    """The session cost cannot be changed by an amendment."""
+    """An amendment changes weights and budget, but not the cost of the session."""
     weights = "session_config.stage_weights.async=3"
     place.done("amend", "propose", "--set", weights, "--reason", "slow")
     count = place.json(
@@ -182,7 +182,7 @@ def test_weights_and_budget_change_only_by_amendment(place: Place) -> None:
 
 
 def test_session_show_shows_an_earlier_version(place: Place) -> None:
-    """With --at, a session that ended later is still open."""
+    """With --at, `session show` shows a session as open that ended after that version."""
     place.done("session", "start")
     version = str(place.version())
     place.done("session", "end", "--reason", "waiting")
@@ -191,7 +191,7 @@ def test_session_show_shows_an_earlier_version(place: Place) -> None:
 
 
 def test_session_start_prints_a_summary(place: Place, tmp_path: Path) -> None:
-    """The output has the session, the result of init.sh and the log."""
+    """The text output has the session number, the result of init.sh and log lines."""
     init_script(place, "true")
     shown = place.call("session", "start").out
     assert shown.startswith("session 1 started\ninit.sh: ready after ")

@@ -1,4 +1,4 @@
-"""The report of a workflow is made from the log and never overwrites a file."""
+"""wfctl writes the report of a workflow from the log and never overwrites a file."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PLAN = {
 
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
-    """Create a workflow of one stage under the policy trust."""
+    """Create a workflow of one stage with the consent policy `trust`."""
     made = Place(tmp_path / "root")
     made.path.mkdir()
     made.done("init", str(write_plan(tmp_path, PLAN)), "--consent", "trust")
@@ -41,7 +41,7 @@ def place(tmp_path: Path) -> Place:
 
 
 def finish(place: Place, number: int = 1) -> None:
-    """Complete the stage without running a job."""
+    """Record the stage as completed without running a job."""
     place.done("append", "attempt.started", "--data", attempt_data())
     ended = {"stage": "stage-1", "attempt": f"att-{number:04d}", "exit_code": 0}
     place.done("append", "stage.computed", "--data", json.dumps(ended))
@@ -55,13 +55,13 @@ def finish(place: Place, number: int = 1) -> None:
 
 
 def written(place: Place, number: int = -1) -> Path:
-    """Return the path of the report that a completion names."""
+    """Return the path of the report that an event of a completed workflow names."""
     found = place.done("events", "--type", "workflow.completed")
     return place.path / str(found[number]["data"]["report"])
 
 
 def test_completed_workflow_has_a_report(place: Place) -> None:
-    """The last line of the log names the path, which has the date and the topic."""
+    """The last line of progress.log names the report's path, which has the date and topic."""
     finish(place)
     assert written(place).parent == place.path / "docs/superscientist/reports"
     assert written(place).name.endswith("-melt-report.md")
@@ -70,7 +70,7 @@ def test_completed_workflow_has_a_report(place: Place) -> None:
 
 
 def test_report_contains_everything_in_the_log(place: Place) -> None:
-    """It has results, judges, digests, attempts, failures, fixes, amendments and sessions."""
+    """The report has results, judges, digests, attempts, amendments and sessions."""
     place.done("session", "start")
     place.done("append", "attempt.started", "--data", attempt_data())
     place.done("stage", "fail", "stage-1", "--error", "it\nbroke")
@@ -95,7 +95,7 @@ def test_report_contains_everything_in_the_log(place: Place) -> None:
 
 
 def test_report_depends_only_on_the_log(place: Place) -> None:
-    """The text is the same after the files of the workflow are deleted."""
+    """wfctl writes the same report after the other files of the workflow are deleted."""
     finish(place)
     before = place.done("report")["text"]
     for name in ("workflow-state.json", "progress.log"):
@@ -107,7 +107,7 @@ def test_report_depends_only_on_the_log(place: Place) -> None:
 
 
 def test_edited_report_is_kept_and_a_missing_report_is_restored(place: Place) -> None:
-    """A second completion writes a report with another name."""
+    """When the workflow completes again, wfctl writes a second report under another name."""
     finish(place)
     written(place).write_text("my own words")
     place.done("note", "hello")
@@ -125,7 +125,7 @@ def test_edited_report_is_kept_and_a_missing_report_is_restored(place: Place) ->
 
 
 def test_report_gets_another_name_if_its_path_is_taken(place: Place) -> None:
-    """Existing files, folders and broken links stay, and the log has the new name."""
+    """wfctl keeps the existing file, folder or link, and logs the report's new name."""
     place.done("session", "start", "--report", "out/report.md")
     (place.path / "out/report.md").mkdir(parents=True)
     (place.path / "out/report-2.md").symlink_to("nowhere")
@@ -139,7 +139,7 @@ def test_report_gets_another_name_if_its_path_is_taken(place: Place) -> None:
 
 
 def test_taken_report_path_is_refused_at_the_start(place: Place) -> None:
-    """Sessions, runs, the runner and dry runs refuse the path before any event."""
+    """`session start`, `run`, the runner and dry runs refuse the path and record nothing."""
     (place.path / "report.md").write_text("old")
     before = place.version()
     asked = ("--report", "report.md")
@@ -158,7 +158,7 @@ def test_taken_report_path_is_refused_at_the_start(place: Place) -> None:
 
 
 def test_open_session_keeps_its_report_path(place: Place) -> None:
-    """A run in this session refuses another path."""
+    """A run that continues an open session refuses another path for the report."""
     place.done("session", "start", "--report", "here.md")
     answer = place.json("run", "--agent", "true", "--report", "there.md")
     assert (answer.code, answer.error["code"]) == (2, "invalid_option")
@@ -167,7 +167,7 @@ def test_open_session_keeps_its_report_path(place: Place) -> None:
 
 
 def test_unfinished_workflow_can_be_reported(place: Place) -> None:
-    """The report shows the current status of each stage."""
+    """The report of an unfinished workflow shows the current status of each stage."""
     text = place.done("report")["text"]
     assert "**Status.** active" in text
     assert "| stage-1 | Build \\| box | ready | 0 | 0 | - |" in text
@@ -177,7 +177,7 @@ def test_unfinished_workflow_can_be_reported(place: Place) -> None:
 def test_report_shows_one_version_despite_parallel_writes(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The hash in the report belongs to the version in the report."""
+    """The hash in the report is that of the version in the report, not of a later one."""
     for number in count():
         with store_of(place) as store, monkeypatch.context() as patched:
             steps = before_step(patched, number, partial(record_only, place, f"note {number}"))
@@ -191,7 +191,7 @@ def test_report_shows_one_version_despite_parallel_writes(
 
 
 def test_unwritable_report_does_not_prevent_completion(place: Place) -> None:
-    """The error reports the missing file, and the next write creates the report."""
+    """The workflow completes with an error about the report, which the next write creates."""
     (place.path / "docs").write_text("in the way")
     place.done("append", "attempt.started", "--data", attempt_data())
     ended = {"stage": "stage-1", "attempt": "att-0001", "exit_code": 0}

@@ -34,16 +34,17 @@ from tests.sessions.support import (
 
 pytestmark = pytest.mark.slow
 
-#: A job that waits for a file in the root, seen from its scratch copy.
+#: Command of a job that waits for the file `go` in the workflow folder, relative to its scratch
+#: copy.
 GO = "until [ -e ../../../../../../go ]; do sleep 0.05; done"
-#: Options that shorten the time between sessions.
+#: Options that shorten the pause between sessions of the runner.
 BRISK = ("--between", "0.1")
 
 
 @pytest.fixture(autouse=True)
 def own_tmux(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Give each test its own tmux server, and stop it after the test."""
-    # The path of a socket has at most about 100 bytes, and the path of tmp_path is longer.
+    # The path of a socket is limited to about 100 bytes, and tmp_path is longer.
     sockets = tempfile.mkdtemp(prefix="wfctl-")
     monkeypatch.delenv("TMUX", raising=False)
     monkeypatch.setenv("TMUX_TMPDIR", sockets)
@@ -59,7 +60,7 @@ def own_tmux(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def ended(place: Place) -> str:
-    """Wait for the end of the runner, and return its reason."""
+    """Wait until the runner ends, and return the reason from the log."""
     prefix = "Autonomous runner ended: "
     until(lambda: any(text.startswith(prefix) for text in place.notes()), 120)
     until(lambda: find_running_runner(Root(place.path)) is None)
@@ -67,14 +68,14 @@ def ended(place: Place) -> str:
 
 
 def test_poll_returns_the_first_result() -> None:
-    """A runner that ends very fast still counts as started, so nothing is checked again."""
+    """`poll_until` returns the first result that is not None, without another check."""
     looks = iter([None, "a runner at work"])
     assert poll_until(lambda: next(looks), 5) == "a runner at work"
 
 
 @pytest.mark.long
 def test_runner_starts_sessions_until_the_workflow_is_completed(tmp_path: Path) -> None:
-    """Each session has its own budget, and a plan with `autonomous` starts the runner."""
+    """Each session has its own budget; a plan with `autonomous` starts the runner."""
     stages = [stage(1, "echo mine > ../../../../../../report.md"), stage(2, after=[1])]
     place = workflow(tmp_path, *stages, session_budget=2, autonomous=True)
     shown = place.done("run", "--report", "report.md", *BRISK)
@@ -88,14 +89,14 @@ def test_runner_starts_sessions_until_the_workflow_is_completed(tmp_path: Path) 
         "budget_exhausted",
         "completed",
     ]
-    # A file that appears at the report's path between two sessions does not stop the runner.
+    # When a file appears at the report's path between two sessions, the runner uses another name.
     assert events(place, "workflow.completed")[0]["data"]["report"] == "report-2.md"
     assert place.json("runner", "stop").code == 3
 
 
 @pytest.mark.long
 def test_pause_stops_new_work_within_a_second(tmp_path: Path) -> None:
-    """Running jobs continue, a second runner is refused, and a stop ends the session."""
+    """After `runner pause`, running jobs continue but no new stage starts."""
     place = workflow(tmp_path, stage(1, GO), stage(2, after=[1]))
     place.done("run", "--autonomous", *BRISK)
     until(lambda: events(place, "stage.launched"))
@@ -121,7 +122,7 @@ def test_pause_stops_new_work_within_a_second(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_two_roots_with_the_same_id_have_separate_runners(tmp_path: Path) -> None:
-    """Each runner has its own tmux session and the name of the user who started it."""
+    """Each runner has its own tmux session, and events name the user who started it."""
     places = [workflow(tmp_path / name, stage(1, GO)) for name in ("a", "b")]
     found = [
         place.done("--actor", "user:ada", "run", "--autonomous", *BRISK)["runner"]["session"]
@@ -137,7 +138,7 @@ def test_two_roots_with_the_same_id_have_separate_runners(tmp_path: Path) -> Non
 
 
 def test_restarted_runner_continues_after_a_kill(tmp_path: Path) -> None:
-    """The interrupted loop may end first, and no stage runs twice."""
+    """The new runner completes the workflow, and no stage runs twice."""
     place = workflow(tmp_path, stage(1, GO), stage(2, after=[1]))
     first = place.done("run", "--autonomous", *BRISK)["runner"]
     until(lambda: events(place, "stage.launched"))
@@ -152,7 +153,7 @@ def test_restarted_runner_continues_after_a_kill(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_runner_uses_setsid_without_tmux(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The answer reports this, and `runner attach` is refused."""
+    """The answer says that the runner uses setsid, and `runner attach` is refused."""
     monkeypatch.setenv("PATH", path_without("tmux", tmp_path / "bin"))
     place = workflow(tmp_path, stage(1))
     answer = place.json("run", "--autonomous", "--max-sessions", "1000000", *BRISK)
@@ -165,7 +166,7 @@ def test_runner_uses_setsid_without_tmux(tmp_path: Path, monkeypatch: pytest.Mon
 
 @pytest.mark.long
 def test_runner_ends_after_three_sessions_without_progress(tmp_path: Path) -> None:
-    """A blocked workflow ends the runner after the first session."""
+    """A failing init.sh ends the runner after three sessions, a blocked run after one."""
     place = workflow(tmp_path, stage(1))
     (place.path / "init.sh").write_text("exit 1\n")
     place.done("run", "--autonomous", *BRISK)
@@ -178,7 +179,7 @@ def test_runner_ends_after_three_sessions_without_progress(tmp_path: Path) -> No
 
 @pytest.mark.long
 def test_short_sessions_that_wait_for_a_job_count_as_progress(tmp_path: Path) -> None:
-    """If a job takes longer than three sessions, the runner continues until it ends."""
+    """If a job lasts longer than three sessions, the runner continues until the job ends."""
     place = workflow(tmp_path, stage(1, GO))
     place.done("run", "--autonomous", "--session-seconds", "3", *BRISK)
     until(lambda: len(events(place, "session.started")) > 3)
@@ -188,7 +189,7 @@ def test_short_sessions_that_wait_for_a_job_count_as_progress(tmp_path: Path) ->
 
 
 def test_repeated_conflict_ends_the_runner(tmp_path: Path) -> None:
-    """A conflict without another loop counts as no progress, and the reason is logged."""
+    """Three version conflicts in a row count as no progress, and the log has the reason."""
     place = workflow(tmp_path, stage(1))
     said = "{'success': False, 'error': {'code': 'version_conflict', 'message': 'ex-\\npected 3'}}"
     loop = [sys.executable, "-c", f"import json; print(json.dumps({said})); raise SystemExit(4)"]
@@ -200,7 +201,7 @@ def test_repeated_conflict_ends_the_runner(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_runner_waits_for_another_run(tmp_path: Path) -> None:
-    """The runner logs this once, starts no session, and continues after the other run."""
+    """The runner logs once that it waits, and starts its session after the other run ends."""
     place = workflow(tmp_path, stage(1, GO), stage(2, after=[1]))
     other = started(place, "run")
     until(lambda: events(place, "stage.launched"))
@@ -218,7 +219,7 @@ def test_runner_waits_for_another_run(tmp_path: Path) -> None:
 
 
 def test_session_may_print_more_than_a_pipe_holds(tmp_path: Path) -> None:
-    """If the loop prints a large answer, the runner reads it and ends."""
+    """The runner reads the whole output of its loop, so a large answer does not block it."""
     place = workflow(tmp_path, stage(1))
     said = "{'data': {'exit_reason': 'blocked', 'blocked': ['w' * 300] * 1000}}"
     loop = [sys.executable, "-c", f"import json; print(json.dumps({said}))"]
@@ -228,7 +229,7 @@ def test_session_may_print_more_than_a_pipe_holds(tmp_path: Path) -> None:
 
 
 def test_missing_agent_is_refused_before_the_runner_starts(tmp_path: Path) -> None:
-    """Options that only make sense for one session are refused as well."""
+    """wfctl also refuses --command-id, which makes sense only for a single session."""
     place = workflow(tmp_path, silent(1))
     missing = place.json("run", "--autonomous", "--agent", "nowhere-to-be-found")
     assert missing.error["code"] == "agent_missing"
@@ -238,7 +239,7 @@ def test_missing_agent_is_refused_before_the_runner_starts(tmp_path: Path) -> No
 
 
 def test_runner_warns_about_stages_without_a_command(tmp_path: Path) -> None:
-    """Without an agent, the warning is printed at the start, and the session is blocked."""
+    """Without an agent, `run --autonomous` warns at the start, and the session is blocked."""
     place = workflow(tmp_path, silent(1))
     begun = place.json("run", "--autonomous", *BRISK)
     assert begun.code == 0
@@ -253,7 +254,7 @@ def test_runner_warns_about_stages_without_a_command(tmp_path: Path) -> None:
 def test_agent_of_the_runner_gets_the_environment_of_the_caller(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An earlier tmux server with another environment does not matter."""
+    """The agent gets the caller's variables, even if an older tmux server is running."""
     need_programs("tmux")
     place = workflow(tmp_path, silent(1))
     subprocess.run(["tmux", "new-session", "-d", "-s", "earlier", "sleep 100"], check=True)

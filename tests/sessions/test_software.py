@@ -17,7 +17,7 @@ from tests.sessions.support import events, stage, workflow
 
 pytestmark = pytest.mark.slow
 
-#: Stand-ins for cluster programs, which set the same variables as the real programs.
+#: Fake cluster programs that set the same variables as the real programs.
 MODULE = (
     'module() { [ "$2" != nowhere ] || { echo "Lmod error: nowhere is unknown" >&2; return 1; }\n'
     'LOADEDMODULES="$LOADEDMODULES${LOADEDMODULES:+:}$2/2.1"; export LOADEDMODULES; }\n'
@@ -38,7 +38,7 @@ INSIDE=yes exec "$@"
 
 @pytest.fixture(autouse=True)
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Put the stand-ins on the PATH of the jobs."""
+    """Put the fake cluster programs on the PATH of the jobs."""
     folder = tmp_path / "bin"
     folder.mkdir()
     for name, text in (("conda", CONDA), ("apptainer", APPTAINER)):
@@ -50,7 +50,7 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def computed(folder: Path, command: str, environment: dict[str, Any]) -> tuple[Place, Any]:
-    """Run one stage with an environment, and return the place and the recorded software."""
+    """Run a stage in a software environment; return the workflow and recorded software."""
     asked = {"environment": environment, "expected_seconds": 1}
     place = workflow(folder, stage(1, command, parameters=asked))
     place.json("run")
@@ -59,7 +59,7 @@ def computed(folder: Path, command: str, environment: dict[str, Any]) -> tuple[P
 
 
 def test_command_runs_in_its_virtual_environment(tmp_path: Path) -> None:
-    """The Python of the environment runs, and its path is recorded."""
+    """The command uses the Python of the environment, and wfctl records its path."""
     venv = tmp_path / "an environment"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True)
     place, seen = computed(
@@ -74,7 +74,7 @@ def test_command_runs_in_its_virtual_environment(tmp_path: Path) -> None:
 def test_environment_paths_of_the_documentation_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The paths below $HOME in a page and in the example plan can be used unchanged."""
+    """The paths below $HOME in the documentation and in the example plan work unchanged."""
     texts = [HERE / "docs/start/plans.md", HERE / "service/example-plan.toml"]
     shown = r'\b(venv|container) = "(\$HOME/[^"]+)"'
     values = sorted({one for path in texts for one in re.findall(shown, path.read_text("utf-8"))})
@@ -98,7 +98,7 @@ def test_environment_paths_of_the_documentation_work(
 
 
 def test_command_runs_with_modules_conda_and_container(tmp_path: Path) -> None:
-    """All three are active in the command, and their versions are recorded."""
+    """Modules, conda and container are active in the command, and versions are recorded."""
     (tmp_path / "image.sif").write_text("an image\n")
     environment = {"modules": ["lammps"], "conda": "md", "container": str(tmp_path / "image.sif")}
     inside = '[ "$INSIDE" = yes ] && [ "$CONDA_DEFAULT_ENV" = md ] && [ "$WFCTL_PARAM_dt" = 2 ]'
@@ -139,7 +139,7 @@ def test_missing_software_fails_the_stage(
 
 @pytest.mark.long
 def test_profile_sets_the_environment_of_all_stages(tmp_path: Path) -> None:
-    """A stage removes a part of the environment with null."""
+    """A stage can remove a part of the profile's environment by setting it to null."""
     local = {"type": "local", "config": {"batch_type": "Shell", "context_type": "LocalContext"}}
     profiles = {"local": {**local, "environment": {"modules": ["lammps"]}}}
     short = {"expected_seconds": 1}
@@ -166,7 +166,7 @@ def test_profile_sets_the_environment_of_all_stages(tmp_path: Path) -> None:
 def test_invalid_environment_is_refused_by_plan_check(
     tmp_path: Path, environment: dict[str, Any], said: str
 ) -> None:
-    """The message has the place in the plan."""
+    """The error message names the field of the plan that is invalid."""
     plan = {"workflow_id": "w", "stages": [stage(1, parameters={"environment": environment})]}
     shown = call("plan", "check", str(write_plan(tmp_path, plan)))
     assert shown.code != 0

@@ -1,4 +1,4 @@
-"""Random workflows with many faults and all kinds of agents, reproducible by their seed."""
+"""Create random workflows with faults and various agents, reproducible by their seed."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 from tests.cli.support import Place
 from tests.sessions.support import WFCTL, agent, silent, stage, workflow
 
-#: The possible faults of a stage.
+#: Kinds of faults that a stage of a random workflow can have.
 FAULTS = (
     "fails", "flaky", "lacking", "empty", "unusable", "prose", "unproved", "silent", "unmet",
     "full", "no software", "sweep",
 )  # fmt: skip
-#: A profile whose scheduler does not exist or does not answer.
+#: A backend profile whose scheduler is missing or does not answer.
 SLURM = {
     "type": "remote",
     "config": {"batch_type": "Slurm", "context_type": "LocalContext", "remote_root": "."},
@@ -24,7 +24,7 @@ SLURM = {
 #: The parameters of a sweep of three tasks.
 MAP = {"map": {"grid": {"x": [1, 2, 3]}}, "task_outputs": ["out.txt"]}
 LOCAL = {"type": "local", "config": {"batch_type": "Shell", "context_type": "LocalContext"}}
-#: The script of each kind of agent.
+#: Shell scripts of agents, by the name of their kind.
 AGENTS = {
     "able": f"""case $WFCTL_TASK in
 repair) {WFCTL} stage retry $WFCTL_STAGE --fix "tried once more" ;;
@@ -39,7 +39,7 @@ esac""",
 
 @dataclass(frozen=True, slots=True)
 class Wild:
-    """A workflow, the fault of each stage, and the kind of agent, if any."""
+    """A random workflow, with the fault of each stage and the kind of agent, if any."""
 
     place: Place
     faults: dict[str, str]
@@ -48,13 +48,13 @@ class Wild:
 
 
 def once(number: int) -> str:
-    """Return a command that fails only the first time."""
+    """Return a shell command that fails only when it runs for the first time."""
     mark = f"../../../../../../tried-{number}"
     return f"{{ [ -e {mark} ] || {{ touch {mark}; false; }}; }}"
 
 
 def suffering(number: int, fault: str, after: list[int]) -> dict[str, Any]:  # noqa: C901 - one case per fault
-    """Return a stage with this fault."""
+    """Return a stage that has the given fault."""
     own: dict[str, Any] = {"expected_seconds": 1}
     fields: dict[str, Any] = {"after": after, "parameters": own}
     command = {
@@ -82,7 +82,7 @@ def suffering(number: int, fault: str, after: list[int]) -> dict[str, Any]:  # n
 
 
 def wild(folder: Path, chance: random.Random, faults: tuple[str, ...] = FAULTS) -> Wild:
-    """Create a workflow of two to five stages, about a third of them without a fault."""
+    """Create a random workflow of two to five stages, most of which have a fault."""
     chosen: dict[str, str] = {}
     stages: list[dict[str, Any]] = []
     for number in range(1, chance.randint(2, 5) + 1):
@@ -106,5 +106,5 @@ def wild(folder: Path, chance: random.Random, faults: tuple[str, ...] = FAULTS) 
 
 
 def words_of(found: Wild, folder: Path) -> list[str]:
-    """Return the options that give the agent to the loop."""
+    """Return the options of `wfctl run` that name the agent of a random workflow."""
     return [] if found.helper is None else ["--agent", agent(folder, AGENTS[found.helper])]

@@ -1,4 +1,4 @@
-"""The workflow fixture of the crash tests, which ends all its processes."""
+"""Fixture: the workflow of the crash tests, which ends all processes after a test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workflows with a loop whose points a test chooses for each round."""
+"""Workflows with a loop of rounds, for which a test writes the proposals of points."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.cli.support import Place, write_plan
 
-#: The range of the points, the command of a task, and the command of the proposer.
+#: The allowed range of the points in the loop.
 WITHIN = {"x": {"from": 0, "to": 100, "step": 1}}
 _TASK = 'echo "{{\\"f\\": $WFCTL_PARAM_x}}" > f.json; echo "$WFCTL_TASK" >> {trace}'
 _NEXT = (
@@ -21,8 +21,9 @@ def plan(
 ) -> dict[str, Any]:
     """Return a plan: a sweep and its proposer in a loop, and a stage after the loop.
 
-    The points of round 2 come from ``given/1``. A field that is None is removed. ``is_last`` omits
-    the stage after the loop; ``time_limit`` in seconds applies to each stage of the loop.
+    The proposer copies the points of round 2 from the file ``given/1``. A loop field whose value is
+    None is removed. ``is_last`` omits the stage after the loop. ``time_limit`` in seconds applies
+    to each stage of the loop.
     """
     (folder / "given").mkdir(exist_ok=True)
     known = {
@@ -76,7 +77,7 @@ def _stage(
 
 
 def looped(folder: Path, *given: str | bytes, consent: str = "trust", **loop: Any) -> Place:
-    """Create the workflow; ``given`` is the proposal for each later round."""
+    """Create a workflow with a loop; ``given`` has the points of each later round."""
     place = Place(folder / "root")
     place.path.mkdir()
     place.done("init", str(write_plan(folder, plan(folder, **loop))), "--consent", consent)
@@ -86,13 +87,13 @@ def looped(folder: Path, *given: str | bytes, consent: str = "trust", **loop: An
 
 
 def give(folder: Path, number: int, text: str | bytes) -> None:
-    """Set the proposal that the proposer writes at the end of a round."""
+    """Write the points that the proposer proposes at the end of the given round."""
     content = text if isinstance(text, bytes) else text.encode()
     (folder / "given" / str(number)).write_bytes(content)
 
 
 def amended(place: Place, *words: str) -> dict[str, Any]:
-    """Propose and approve an amendment, and return its record as shown before the approval."""
+    """Propose and approve an amendment; return its record as it was before the approval."""
     id_ = place.done("amend", "propose", "--reason", "Others.", *words)["amendment"]["id"]
     shown: dict[str, Any] = place.done("amend", "show", id_)
     place.done("amend", "approve", id_)

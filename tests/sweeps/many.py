@@ -1,4 +1,4 @@
-"""Sweeps of thousands of tasks, some of which fail, for tests with kills."""
+"""Sweeps of thousands of tasks, some of which fail, for tests that kill processes."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tests.crash.victims import Victim, strike
 from tests.sweeps.support import ends, sweep
 
 VICTIMS = (Victim.EVERYTHING, Victim.JOB, Victim.MONITOR, Victim.ORCHESTRATOR, Victim.SESSION)
-#: One task in a hundred fails.
+#: Shell command that fails for every hundredth task.
 FAILS = 'test "$((WFCTL_PARAM_T % 100))" -ne 0'
 
 
 def many(workflow: Workflow, tasks: int, **parameters: Any) -> dict[str, Any]:
-    """Return a sweep of the given number of tasks; the failures are tolerated."""
+    """Return a sweep with the given number of tasks, which tolerates the failed tasks."""
     map_ = {"grid": {"T": {"from": 1, "to": tasks}}}
     trace = workflow.root.parent / "trace"
     stage: dict[str, Any] = sweep(trace, map_, FAILS, tolerate=0.02, **parameters)
@@ -27,7 +27,10 @@ def many(workflow: Workflow, tasks: int, **parameters: Any) -> dict[str, Any]:
 
 
 def killed_on_the_way(workflow: Workflow, tasks: int, dice: random.Random, kills: int) -> None:
-    """Run the sweep and kill some of its processes after each share of the tasks."""
+    """Run the sweep several times, and each time kill some of its processes.
+
+    A kill follows when a further share of the tasks has ended.
+    """
     for kill in range(1, kills + 1):
         share = tasks * kill // (kills + 2)
         with ending(workflow.start("run")) as run:
@@ -38,12 +41,12 @@ def killed_on_the_way(workflow: Workflow, tasks: int, dice: random.Random, kills
 
 
 def is_as_far(workflow: Workflow, share: int, run: Any) -> bool:
-    """Return whether the given number of tasks ended, or the run ended."""
+    """Return whether the given number of tasks has ended, or the run itself."""
     return len([*ends(workflow.root.parent)]) >= share or run.poll() is not None
 
 
 def every_task_is_accounted_for(workflow: Workflow, tasks: int) -> None:
-    """Check that each good task is done, the others failed, and few were computed again."""
+    """Check that every hundredth task failed, the others are done, and few ran twice."""
     told = json.loads(workflow.succeed("-o", "json", "tasks", "stage-1", "-n", "1"))["data"]
     assert (told["counts"]["done"], told["counts"]["failed"]) == (
         tasks - tasks // 100,

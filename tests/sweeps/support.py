@@ -1,4 +1,4 @@
-"""Workflows with a stage of many short tasks."""
+"""Helpers: workflows with a sweep, which is a stage of many short tasks."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 
 from tests.cli.support import Place, write_plan
 
-#: The command adds a line to a file outside the root when a task ends.
+#: Shell command that adds the task's key to a trace file when a task ends.
 TRACED = 'echo "$WFCTL_TASK" >> {trace}; echo "{{\\"e\\": $WFCTL_PARAM_T}}" > e.json'
 
 
 def sweep(trace: Path, map_: dict[str, Any], command: str = "", **parameters: Any) -> Any:
-    """Return a stage with a map; each task writes ``e.json``."""
+    """Return a sweep with the given map of points; each task writes ``e.json``."""
     traced = TRACED.format(trace=trace)
     return {
         "id": "stage-1",
@@ -31,7 +31,7 @@ def sweep(trace: Path, map_: dict[str, Any], command: str = "", **parameters: An
 
 
 def begun(folder: Path, *stages: Any, code: int = 0) -> Place:
-    """Create a workflow of the given stages, or check that ``init`` refuses it."""
+    """Create a workflow of the given stages, and check the exit code of ``init``."""
     place = Place(folder / "root")
     place.path.mkdir(exist_ok=True)
     plan = {"workflow_id": "sweep-2026-11-23", "purpose": "Many.", "stages": stages}
@@ -41,18 +41,18 @@ def begun(folder: Path, *stages: Any, code: int = 0) -> Place:
 
 
 def ends(folder: Path) -> Iterator[str]:
-    """Yield the tasks in the trace file of a folder, with repetitions."""
+    """Yield the keys of ended tasks from the trace file, with repetitions."""
     trace = folder / "trace"
     yield from trace.read_text().splitlines() if trace.exists() else []
 
 
 def lines(trace: Path) -> list[str]:
-    """Return the sorted tasks of a trace file, with repetitions."""
+    """Return the sorted keys of ended tasks from a trace file, with repetitions."""
     return sorted(trace.read_text().splitlines()) if trace.exists() else []
 
 
 def amended(place: Place, **parameters: Any) -> dict[str, Any]:
-    """Change parameters of the sweep by an approved amendment, and return its record."""
+    """Change parameters of the sweep by an approved amendment; return its earlier record."""
     sets = [w for n, v in parameters.items() for w in ("--set", f"parameters.{n}={json.dumps(v)}")]
     made = place.done("amend", "propose", "--stage", "stage-1", "--reason", "More.", *sets)
     id_ = made["amendment"]["id"]

@@ -1,4 +1,4 @@
-"""After the definition of a sweep changes, its tasks match the new definition."""
+"""After an amendment of a sweep, its task folders match the new definition."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tests.sweeps.support import amended, begun, lines, sweep
 
 GRID = {"grid": {"T": [1, 2, 3], "L": [8, 16]}}
 FEWER = {"grid": {"T": [2, 3], "L": [8, 16]}}
-#: This command fails for two of the six points until a file exists.
+#: Shell command that fails for two of the six points until a certain file exists.
 FAILS = '{{ [ "$WFCTL_PARAM_T" != 3 ] || [ -e {well} ] || exit 3; }}'
 
 
 def _ended(place: Place, folder: Path, before: str) -> None:
-    """Bring the sweep to the status that the test amends."""
+    """Run the sweep until it has the status in which the test amends it."""
     if before == "completed":
         (folder / "well").touch()
     assert place.json("run").code == (0 if before == "completed" else 6)
@@ -31,7 +31,7 @@ def _ended(place: Place, folder: Path, before: str) -> None:
 @pytest.mark.parametrize("also", first(["points alone", "all is changed"]))
 @pytest.mark.parametrize("before", ["completed", "failed", "retried"])
 def test_folders_of_removed_points_are_moved_aside(tmp_path: Path, before: str, also: str) -> None:
-    """The next stage counts folders and sees only those of the current definition."""
+    """wfctl moves these folders away, so the next stage sees only tasks of the definition."""
     made = sweep(tmp_path / "trace", GRID, FAILS.format(well=tmp_path / "well"))
     place = begun(tmp_path, made)
     _ended(place, tmp_path, before)
@@ -47,7 +47,7 @@ def test_folders_of_removed_points_are_moved_aside(tmp_path: Path, before: str, 
 @pytest.mark.long
 @pytest.mark.slow
 def test_failed_task_does_not_keep_results_of_old_inputs(tmp_path: Path) -> None:
-    """The earlier folder is moved aside, whatever the result of the new run."""
+    """If a task fails with new inputs, wfctl still moves its folder of old results away."""
     command = '[ "$(cat ../../../in.txt)" != "$WFCTL_PARAM_T" ]'
     made = sweep(tmp_path / "trace", {"grid": {"T": [1, 2, 3]}}, command)
     place = begun(tmp_path, {**made, "inputs": ["in.txt"]})
@@ -61,7 +61,7 @@ def test_failed_task_does_not_keep_results_of_old_inputs(tmp_path: Path) -> None
 @pytest.mark.slow
 @pytest.mark.parametrize("status", ["completed", "failed"])
 def test_impact_lists_changed_inputs_and_tasks_to_recompute(tmp_path: Path, status: str) -> None:
-    """The amendment keeps the tasks valid, but a changed input file makes them run again."""
+    """The amendment itself keeps all tasks, but a changed script makes them run again."""
     made = sweep(tmp_path / "trace", {"grid": {"T": [1, 2]}}, "bash ../../../run.sh")
     place = begun(tmp_path, {**made, "inputs": ["run.sh"]})
     script = place.path / "run.sh"

@@ -1,4 +1,7 @@
-"""A task of a stage that follows a sweep depends only on its partner task."""
+"""A follower (a stage with one task per task of a sweep) recomputes only what it must.
+
+Each task of the follower depends only on its partner task in the sweep.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from tests.cli.support import Place, write_plan
 from tests.sweeps.looped import amended, give, plan
 from tests.sweeps.support import lines
 
-#: Two random numbers show whether a task was computed a second time.
+#: Each task writes two random numbers. If a number has changed, the task was computed again.
 _RANDOM = (
     'cat "${{WFCTL_LIKE_FOLDER:?}}"/* > /dev/null; echo "{{\\"r\\": $RANDOM$RANDOM}}" > r.json; '
     'echo "$WFCTL_TASK" >> {trace}'
@@ -38,7 +41,7 @@ def _follower(folder: Path, id_: str, partner: str) -> dict[str, Any]:
 
 
 def followed(folder: Path, *rounds: str, **loop: Any) -> Place:
-    """Create a loop of a sweep, its follower, the follower's follower, and a proposer."""
+    """Create a loop with a sweep, a follower, a follower of the follower, and a proposer."""
     given = plan(folder, is_last=True, at_most=len(rounds) + 1, **loop)
     given["stages"][1:1] = [_follower(folder, "go", "run"), _follower(folder, "more", "go")]
     given["stages"][3] |= {"depends_on": ["more"], "inputs": ["more/tasks.csv"]}
@@ -53,33 +56,33 @@ def followed(folder: Path, *rounds: str, **loop: Any) -> Place:
 
 @built_once
 def _computed_once(folder: Path) -> Place:
-    """Return a loop of one round whose tasks are computed."""
+    """Return a loop after its only round, with all tasks computed."""
     place = followed(folder)
     place.done("run")
     return place
 
 
 def numbers(place: Place, stage: str) -> dict[str, float]:
-    """Return the random number of each task of a follower, by key."""
+    """Return the random number of each task of a follower, by the key of the task."""
     tasks = place.done("tasks", stage)["tasks"]
     return {task["key"]: task["metrics"]["r"] for task in tasks}
 
 
 def cleared(folder: Path) -> None:
-    """Clear the list of tasks that ended."""
+    """Delete the trace files, which list the tasks that ended."""
     for name in ("trace", "go", "more"):
         (folder / name).unlink(missing_ok=True)
 
 
 def computed(folder: Path) -> list[list[str]]:
-    """Return the ended tasks of the sweep and its two followers."""
+    """Return the tasks in the trace files of the sweep and its two followers."""
     return [lines(folder / name) for name in ("trace", "go", "more")]
 
 
 @pytest.mark.long
 @pytest.mark.slow
 def test_follower_computes_each_task_once_in_a_loop(tmp_path: Path) -> None:
-    """The last table has the numbers that each round recorded, and each task is charged once."""
+    """In each round, both followers compute only the new points of the sweep."""
     place = followed(tmp_path, "x\n1\n2\n", "x\n3\n4\n", tasks=100)
     assert "computed again" not in place.call("run").err
     every = sorted(f"x={n}" for n in (0, 50, 1, 2, 3, 4))
@@ -92,7 +95,7 @@ def test_follower_computes_each_task_once_in_a_loop(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_added_point_computes_one_task_of_each_follower(tmp_path: Path) -> None:
-    """The impact says so in advance; a point with another value is a new point."""
+    """The amendment's impact announces this; a point with another value is a new point."""
     place = _computed_once(tmp_path)
     folder = place.path.parent
     assert computed(folder) == [FIRST] * 3
@@ -120,7 +123,7 @@ def test_added_point_computes_one_task_of_each_follower(tmp_path: Path) -> None:
 @pytest.mark.long
 @pytest.mark.slow
 def test_recomputed_points_recompute_their_followers(tmp_path: Path) -> None:
-    """With `--from-round 2`, tasks of the first round stay unchanged."""
+    """With `--from-round 2`, wfctl recomputes only the tasks of the second round."""
     place = followed(tmp_path, "x\n1\n")
     command = 'echo "{\\"f\\": $RANDOM$RANDOM}" > f.json; echo "$WFCTL_TASK" >> ' + str(
         tmp_path / "trace"
@@ -143,7 +146,7 @@ def test_recomputed_points_recompute_their_followers(tmp_path: Path) -> None:
 @pytest.mark.long
 @pytest.mark.slow
 def test_changed_sweep_command_recomputes_all_followers(tmp_path: Path) -> None:
-    """A change in a follower recomputes only that follower and the next one."""
+    """A change of a follower recomputes only this follower and the follower after it."""
     place = _computed_once(tmp_path)
     folder = place.path.parent
     cleared(folder)
@@ -159,7 +162,7 @@ def test_changed_sweep_command_recomputes_all_followers(tmp_path: Path) -> None:
 @pytest.mark.long
 @pytest.mark.slow
 def test_follower_keeps_results_when_attempt_folders_are_lost(tmp_path: Path) -> None:
-    """The marker file in the task folder also has the digest of the partner's result."""
+    """The marker file in a task folder has the digest of the partner's result it used."""
     place = _computed_once(tmp_path)
     folder = place.path.parent
     before = numbers(place, "go")

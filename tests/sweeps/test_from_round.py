@@ -1,4 +1,4 @@
-"""A parameter of a stage in a loop changes from a given round on, or for all rounds."""
+"""Change a stage of a loop from a given round on (`--from-round`), or for all rounds."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from tests.cli.support import Place, write_plan
 from tests.sweeps.looped import amended, give, looped, plan, points_of_rounds
 from tests.sweeps.support import lines
 
-#: The criterion uses the number of proposals so far.
+#: Criterion to end the loop. Its metric is the number of proposals so far.
 UNTIL = {"metric": "next.best", "below": 0}
 
 
 @built_once
 def _walked(folder: Path, at_most: int = 3) -> Place:
-    """Return a loop that ended after three rounds: its points are 0 and 50, 1, 2 and 3."""
+    """Return a loop that ended after three rounds: points 0 and 50, then 1, then 2 and 3."""
     place = looped(folder, "x\n1\n", "x\n2\n3\n", "x\n4\n", at_most=at_most, until=UNTIL)
     place.done("run")
     assert points_of_rounds(place) == [[1], [2, 3]][: at_most - 1]
@@ -26,14 +26,14 @@ def _walked(folder: Path, at_most: int = 3) -> Place:
 
 
 def _trace(place: Place) -> Path:
-    """Return the file to which each computed task adds a line."""
+    """Return the trace file, to which each computed task adds a line."""
     return place.path.parent / "trace"
 
 
 @pytest.mark.long
 @pytest.mark.slow
 def test_change_from_a_round_keeps_earlier_rounds(tmp_path: Path) -> None:
-    """Tasks of the named round and later rounds run again; earlier results stay unchanged."""
+    """wfctl recomputes the tasks of the given and later rounds, and keeps earlier results."""
     place = _walked(tmp_path)
     before = (place.path / "run/tasks/x=1/f.json").stat().st_ino
     shown = amended(place, "--stage", "run", "--set", "parameters.n=2", "--from-round", "3")
@@ -52,7 +52,7 @@ def test_change_from_a_round_keeps_earlier_rounds(tmp_path: Path) -> None:
 @pytest.mark.long
 @pytest.mark.slow
 def test_change_from_a_round_keeps_tolerated_failures_of_earlier_rounds(tmp_path: Path) -> None:
-    """The failed task stays as it is, like the tasks that passed, also in the next round."""
+    """A tolerated failed task of an earlier round is kept and does not run again."""
     given = plan(tmp_path, at_most=2, until=UNTIL)
     parameters = given["stages"][0]["parameters"]
     tried = f'echo "$WFCTL_TASK" >> {tmp_path}/tried; [ $WFCTL_PARAM_x != 50 ] || exit 1; '
@@ -81,7 +81,7 @@ def test_change_from_a_round_keeps_tolerated_failures_of_earlier_rounds(tmp_path
 def test_change_without_a_round_recomputes_all_rounds(
     tmp_path: Path,
 ) -> None:
-    """A number from the earlier definition no longer meets the criterion."""
+    """Numbers of the earlier definition no longer count for the loop's criterion."""
     place = _walked(tmp_path)
     amended(place, "--stage", "run", "--set", "parameters.n=2")
     place.done("run")
@@ -96,7 +96,7 @@ def test_change_without_a_round_recomputes_all_rounds(
 @pytest.mark.long
 @pytest.mark.slow
 def test_second_change_keeps_results_of_the_first_change(tmp_path: Path) -> None:
-    """Each round keeps the definition that it was computed with."""
+    """Rounds before the second `--from-round` keep the results of the first change."""
     place = _walked(tmp_path)
     amended(place, "--stage", "run", "--set", "parameters.n=2", "--from-round", "2")
     place.done("run")
@@ -124,7 +124,7 @@ def test_second_change_keeps_results_of_the_first_change(tmp_path: Path) -> None
 )
 @pytest.mark.slow
 def test_invalid_from_round_is_refused(tmp_path: Path, words: tuple[str, ...], said: str) -> None:
-    """No proposal is recorded."""
+    """wfctl refuses an invalid round or stage and records no proposal."""
     place = _walked(tmp_path)
     change = "parameters.n=2" if "--stage" in words else "rounds.walk.at_most=9"
     refused = place.json("amend", "propose", "--set", change, "--reason", "Others.", *words)
@@ -136,7 +136,7 @@ def test_invalid_from_round_is_refused(tmp_path: Path, words: tuple[str, ...], s
 @pytest.mark.long
 @pytest.mark.slow
 def test_changed_command_from_a_round_keeps_earlier_rounds(tmp_path: Path) -> None:
-    """Besides parameters, the command of a task can change from a round on."""
+    """With `--from-round`, a new command applies only to tasks of this and later rounds."""
     place = _walked(tmp_path)
     command = f'echo "{{\\"f\\": 9}}" > f.json; echo "$WFCTL_TASK anew" >> {_trace(place)}'
     amended(place, "--stage", "run", "--set", f"parameters.command={command}", "--from-round", "3")
@@ -144,7 +144,7 @@ def test_changed_command_from_a_round_keeps_earlier_rounds(tmp_path: Path) -> No
     assert sorted(lines(_trace(place))) == ["x=2 anew", "x=3 anew"]
 
 
-#: For each change that cannot apply from a round on: a part of the error.
+#: Changes that are refused together with `--from-round`, each with a part of the error.
 UNFIT = [
     ('parameters.map={"points": [{"x": 0}, {"x": 60}]}', "parameters.map: cannot change together"),
     ('parameters.task_outputs=["f.json", "g"]', "parameters.task_outputs: cannot change together"),
@@ -156,7 +156,7 @@ UNFIT = [
 @pytest.mark.long
 @pytest.mark.slow
 def test_change_that_affects_earlier_rounds_is_refused_with_from_round(tmp_path: Path) -> None:
-    """Changes of the map, the inputs or the outputs would make earlier rounds invalid."""
+    """wfctl refuses changes of the points, inputs, outputs or checks of a sweep."""
     place = _walked(tmp_path, at_most=2)
     for change, said in UNFIT:
         words = ("--stage", "run", "--set", change, "--from-round", "2", "--reason", "Others.")
@@ -168,7 +168,7 @@ def test_change_that_affects_earlier_rounds_is_refused_with_from_round(tmp_path:
 
 
 def test_from_round_is_refused_for_a_follower_of_the_sweep(tmp_path: Path) -> None:
-    """The rounds add no points to the map of the follower, so all its tasks would run again."""
+    """Rounds add points to the sweep, not to its follower, so the option makes no sense."""
     known = plan(tmp_path)
     second = {"command": "true", "map": {"like": "run"}}
     known["stages"].insert(
@@ -193,7 +193,7 @@ def test_from_round_is_refused_for_a_follower_of_the_sweep(tmp_path: Path) -> No
 
 @pytest.mark.slow
 def test_mandate_does_not_cover_from_round(tmp_path: Path) -> None:
-    """The same change without a round takes effect under the mandate."""
+    """A change with `--from-round` waits for a person; without it, the mandate approves."""
     place = _walked(tmp_path, at_most=2)
     bounds = {"stages": ["run", "next", "tell"], "values": {"run.parameters.n": [1, 2]}}
     given = str(write_plan(tmp_path, {**bounds, "amendments": 9}, "mandate.json"))

@@ -1,4 +1,4 @@
-"""If the processes of a sweep are killed at any moment, each task still ends once."""
+"""If processes of a sweep are killed at any time, each task still ends."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ VICTIMS = (Victim.EVERYTHING, Victim.JOB, Victim.MONITOR, Victim.ORCHESTRATOR, V
 
 @pytest.mark.parametrize("seed", rounds(range(40), few=3))
 def test_finished_tasks_survive_kills(workflow: Workflow, seed: int) -> None:
-    """Whatever process is killed, only interrupted tasks run again."""
+    """Whatever process of the sweep is killed, only unfinished tasks run again."""
     dice = random.Random(seed)
     outside = workflow.root.parent
     map_ = {"grid": {"T": {"from": 1, "to": TASKS}}}
     stage = sweep(outside / "trace", map_, "sleep 0.05", at_once=4)
-    # A task has ended if its folder exists: the trace lists only such tasks.
+    # A task whose result folder exists has ended. The trace file lists the tasks that ended.
     workflow.init(stage)
     with ending(workflow.start("run")) as run:
         until(lambda: len([*ends(outside)]) >= 1 or run.poll() is not None)

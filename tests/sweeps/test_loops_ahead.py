@@ -1,4 +1,4 @@
-"""The impact of a change of a loop lists the rounds and tasks that it adds."""
+"""The impact of a changed loop lists the rounds and tasks that the change adds."""
 
 from __future__ import annotations
 
@@ -11,13 +11,16 @@ from tests.built_once import built_once
 from tests.cli.support import Place, write_plan
 from tests.sweeps.looped import amended, give, plan
 
-#: A criterion that no round meets.
+#: Criterion to end the loop, which no round fulfils.
 NEVER = {"metric": "next.best", "below": 0}
 
 
 @built_once
 def _walked(folder: Path) -> Place:
-    """Return a loop that ended after two rounds of three points; a task takes 90 s at most."""
+    """Return a loop that ended after two rounds.
+
+    A further round has at most three tasks, and a task takes at most 90 s.
+    """
     given = plan(folder, at_most=2, until=NEVER, tasks=40, core_hours=2, time_limit=60)
     place = Place(folder / "root")
     place.path.mkdir()
@@ -30,12 +33,12 @@ def _walked(folder: Path) -> Place:
 
 @pytest.fixture
 def walked(tmp_path: Path) -> Place:
-    """Return the ended loop."""
+    """Return a loop that has ended after two rounds."""
     return _walked(tmp_path)
 
 
 def _brings(place: Place, *changes: str) -> tuple[dict[str, Any], str]:
-    """Return the impact of a proposed change of the loop, as data and as text."""
+    """Propose changes of the loop as a dry run; return their impact as data and as text."""
     words = [word for change in changes for word in ("--set", f"rounds.walk.{change}")]
     asked = ("amend", "propose", "--reason", "More.", "--dry-run", *words)
     told: dict[str, Any] = place.done(*asked)["impact"]["loops"]
@@ -45,7 +48,7 @@ def _brings(place: Place, *changes: str) -> tuple[dict[str, Any], str]:
 @pytest.mark.long
 @pytest.mark.slow
 def test_impact_of_continuing_an_ended_loop_states_its_limits(walked: Place) -> None:
-    """The impact gives the rounds, tasks and core hours that the first limit to apply allows."""
+    """The impact has the rounds, tasks and core hours that the tightest limit allows."""
     told, text = _brings(walked, "at_most=9")
     assert told["goes_on"] == {"rounds": 7, "tasks": 21, "core_hours": 0.525}
     assert (
@@ -62,7 +65,7 @@ def test_impact_of_continuing_an_ended_loop_states_its_limits(walked: Place) -> 
 
 @pytest.mark.slow
 def test_impact_of_other_limits_on_an_active_loop(walked: Place) -> None:
-    """A change that leaves the remaining rounds the same adds nothing to the impact."""
+    """The impact lists the remaining rounds, or why the loop ends or stays stopped."""
     amended(walked, "--set", "rounds.walk.ask=agent", "--set", "rounds.walk.at_most=4")
     told, text = _brings(walked, "at_most=9")
     assert told["goes_on"] == {"rounds": 7, "tasks": 21, "core_hours": 0.525}
@@ -82,7 +85,7 @@ def test_impact_of_other_limits_on_an_active_loop(walked: Place) -> None:
 
 @pytest.mark.slow
 def test_impact_states_why_a_change_ends_a_loop(walked: Place) -> None:
-    """The proposal, `amend show` and the inbox state the reason."""
+    """The proposal, `amend show` and `inbox` state the criterion or limit."""
     shown = amended(walked, "--set", "rounds.walk.at_most=9")
     assert shown["impact"]["loops"]["walk"]["goes_on"]["rounds"] == 7
     told, text = _brings(walked, 'until={"metric": "next.best", "below": 2.5}')
@@ -99,7 +102,7 @@ def test_impact_states_why_a_change_ends_a_loop(walked: Place) -> None:
 
 @pytest.mark.slow
 def test_impact_lists_rounds_whose_numbers_become_invalid(walked: Place) -> None:
-    """The newest round is computed again; with `--from-round`, earlier rounds stay valid."""
+    """Without `--from-round`, the change makes the numbers of earlier rounds invalid."""
     change = ("--stage", "run", "--set", "parameters.n=2", "--reason", "Others.", "--dry-run")
     loops = walked.done("amend", "propose", *change)["impact"]["loops"]
     assert loops["walk"]["count_no_longer"] == [1]

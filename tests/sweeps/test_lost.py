@@ -1,4 +1,4 @@
-"""If a running sweep loses files, all tasks still end, and finished tasks do not run again."""
+"""If a running sweep loses files, all tasks still end and finished tasks do not run again."""
 
 from __future__ import annotations
 
@@ -31,9 +31,10 @@ def finished(workflow: Workflow) -> set[str]:
 
 
 def begun(workflow: Workflow, map_: object, **parameters: object) -> Path:
-    """Dispatch a sweep, let some of its tasks end, and return the trace file."""
+    """Start a sweep, wait until four of its tasks have ended, and return the trace file."""
     trace = workflow.root.parent / "trace"
-    # The tasks wait for the file `go` or for the end of their attempt, however slow the machine is.
+    # The other tasks wait for the file `go` or the end of their attempt, so the test does not
+    # depend on the speed of the machine.
     may_go = f'[ -e {trace.parent}/go ] || [ ! -d "$WFCTL_TASKS" ]'
     command = f"{{ [ $WFCTL_PARAM_T -le 4 ] || until {may_go}; do sleep 0.1; done; }}"
     stage = sweep(trace, map_, command, at_once=2, **parameters)  # type: ignore[arg-type]
@@ -44,7 +45,7 @@ def begun(workflow: Workflow, map_: object, **parameters: object) -> Path:
 
 
 def check_over(workflow: Workflow, trace: Path, done: set[str]) -> None:
-    """Check that the stage is completed, each task ended, and no finished task ran again."""
+    """Check that the sweep is complete and that no task in ``done`` ran a second time."""
     assert workflow.stage("stage-1")["status"] == "completed"
     assert finished(workflow) == EVERY
     counted = Counter(lines(trace))
@@ -59,7 +60,7 @@ def check_over(workflow: Workflow, trace: Path, done: set[str]) -> None:
 def test_moved_sweep_continues_without_repeating_finished_tasks(
     workflow: Workflow, watched: bool
 ) -> None:
-    """The old workers no longer find their folder and exit; a new attempt runs the other tasks."""
+    """After a move of the folder, old workers exit and a new attempt runs the other tasks."""
     trace = begun(workflow, GRID)
     if not watched:
         strike(workflow, Victim.SESSION)
@@ -77,7 +78,7 @@ def test_moved_sweep_continues_without_repeating_finished_tasks(
 @pytest.mark.long
 @pytest.mark.parametrize("way", ["deleted", "changed"])
 def test_deleted_points_file_does_not_stop_a_running_sweep(workflow: Workflow, way: str) -> None:
-    """The attempt has a copy of the file, but a new attempt refuses a changed file."""
+    """wfctl uses the attempt's copy of the points file, but refuses a changed points file."""
     text = "T\n" + "".join(f"{n}\n" for n in range(1, TASKS + 1))
     file = workflow.root / "points.csv"
     file.write_text(text)
@@ -89,7 +90,7 @@ def test_deleted_points_file_does_not_stop_a_running_sweep(workflow: Workflow, w
     strike(workflow, Victim.EVERYTHING)
     done = finished(workflow)
     for journal in (workflow.root / "stage-1/.attempts").glob("*/tasks/journal.*"):
-        # This state is the same as if each worker were killed before it recorded an ended task.
+        # Remove the records of ended tasks, as if each worker was killed before it wrote them.
         begun_only = [line for line in journal.read_text().splitlines(True) if line[0] != "e"]
         journal.write_text("".join(begun_only))
     (trace.parent / "go").touch()
@@ -105,7 +106,7 @@ def test_deleted_points_file_does_not_stop_a_running_sweep(workflow: Workflow, w
 
 
 def test_results_are_collected_after_the_points_file_is_deleted(workflow: Workflow) -> None:
-    """All tasks end after the deletion, and one attempt is enough."""
+    """A running sweep completes in one attempt although its points file was deleted."""
     text = "T\n" + "".join(f"{n}\n" for n in range(1, TASKS + 1))
     file = workflow.root / "points.csv"
     file.write_text(text)
@@ -124,13 +125,13 @@ def has_begun(workflow: Workflow, attempt: str) -> bool:
 
 
 def brought_back(workflow: Workflow, attempt: str) -> None:
-    """Rehydrate a sweep, and wait for the first job of its new attempt."""
+    """Rehydrate the sweep, and wait for the first job of its new attempt."""
     workflow.succeed("rehydrate")
     until(lambda: has_begun(workflow, attempt))
 
 
 def remove(folder: Path) -> None:
-    """Remove a folder while other processes may write to it."""
+    """Delete a folder repeatedly until it is gone, as other processes may write to it."""
 
     def is_gone() -> bool:
         shutil.rmtree(folder, ignore_errors=True)
@@ -146,7 +147,7 @@ def remove(folder: Path) -> None:
 def test_finished_tasks_are_found_without_their_attempt_folder(
     workflow: Workflow, running: bool, hand: bool, earlier: bool
 ) -> None:
-    """Marker files in the task folders identify them, and a new attempt runs the other tasks."""
+    """Marker files in the task folders name the finished tasks; only the others run."""
     trace = begun(workflow, GRID)
     if earlier:
         strike(workflow, Victim.EVERYTHING)
@@ -160,7 +161,8 @@ def test_finished_tasks_are_found_without_their_attempt_folder(
     if hand:
         workflow.succeed("stage", "fail", "stage-1", "--error", "its folder is gone")
     elif earlier:
-        # A second loss in a row is a failure, and the message names the command to continue.
+        # After a second lost attempt in a row, the stage fails, and the message names the retry
+        # command.
         assert "wfctl stage retry stage-1" in workflow.call("run").stdout
     if hand or earlier:
         workflow.succeed("stage", "retry", "stage-1", "--fix", "none")
@@ -173,7 +175,7 @@ def test_finished_tasks_are_found_without_their_attempt_folder(
 @pytest.mark.long
 @pytest.mark.parametrize("left", [0.5, 0.0])
 def test_finished_tasks_are_found_with_truncated_journals(workflow: Workflow, left: float) -> None:
-    """The marker file in the task folder replaces a missing journal entry."""
+    """If a worker's journal is cut off, wfctl uses the marker file in the task folder."""
     trace = begun(workflow, GRID)
     strike(workflow, Victim.EVERYTHING)
     done = finished(workflow)
@@ -190,7 +192,7 @@ def test_finished_tasks_are_found_with_truncated_journals(workflow: Workflow, le
 def test_marker_is_valid_only_for_the_inputs_of_its_task(
     tmp_path: Path, content: str, times: int
 ) -> None:
-    """Task folders that were computed from another input are computed again."""
+    """After an input has changed, the finished tasks run again despite their markers."""
     well = f"{{ [ $WFCTL_PARAM_T != {TASKS} ] || [ -e {tmp_path}/well ]; }}"
     stage = {**sweep(tmp_path / "trace", GRID, well), "inputs": ["in.txt"]}
     place = support.begun(tmp_path, stage)
@@ -207,7 +209,7 @@ def test_marker_is_valid_only_for_the_inputs_of_its_task(
 
 @pytest.mark.long
 def test_finished_tasks_are_found_without_log_and_attempts(workflow: Workflow) -> None:
-    """Only the task folders and the state file are left, and the workflow is imported again."""
+    """After an import from the state file and task folders alone, finished tasks are kept."""
     trace = begun(workflow, GRID)
     strike(workflow, Victim.EVERYTHING)
     done = finished(workflow)
@@ -223,7 +225,7 @@ def test_finished_tasks_are_found_without_log_and_attempts(workflow: Workflow) -
 
 @pytest.mark.long
 def test_tasks_of_an_attempt_before_the_log_was_lost_are_kept(workflow: Workflow) -> None:
-    """The running attempt was not given these tasks, because an earlier attempt had done them."""
+    """After an import of a running sweep, tasks that an earlier attempt finished are kept."""
     trace = begun(workflow, GRID)
     strike(workflow, Victim.EVERYTHING)
     done = finished(workflow)
@@ -237,7 +239,7 @@ def test_tasks_of_an_attempt_before_the_log_was_lost_are_kept(workflow: Workflow
 
 
 def energies(workflow: Workflow) -> dict[str, int]:
-    """Return the energy of each task by the name of its folder."""
+    """Return the energy in each task folder's result, by the folder's name."""
     found = (workflow.root / "stage-1/tasks").glob("T=*/e.json")
     return {path.parent.name: json.loads(path.read_text())["e"] for path in found}
 
@@ -251,7 +253,7 @@ def swap_folders(workflow: Workflow) -> None:
 
 
 def copy_folder(workflow: Workflow) -> None:
-    """Copy the folder of a finished task to the folder of a task that has not run."""
+    """Copy the result folder of a finished task to a task that has not run."""
     shutil.copytree(workflow.root / "stage-1/tasks/T=1", workflow.root / "stage-1/tasks/T=9")
 
 
@@ -261,7 +263,7 @@ def copy_folder(workflow: Workflow) -> None:
 def test_folder_with_results_of_another_task_is_rejected(
     workflow: Workflow, damage: Callable[[Workflow], None], are_attempts_lost: bool
 ) -> None:
-    """The marker file in each folder names its task, so a swapped or copied folder is no result."""
+    """The marker file in a folder names its task, so wfctl computes the wrong tasks again."""
     trace = begun(workflow, GRID)
     if are_attempts_lost:
         strike(workflow, Victim.EVERYTHING)

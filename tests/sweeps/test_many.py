@@ -1,4 +1,4 @@
-"""Sweeps of thousands of tasks, some of which fail, survive kills."""
+"""Sweeps of thousands of tasks, some of which fail, survive kills of their processes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 @pytest.mark.parametrize("seed", range(1))
 def test_ten_thousand_tasks_survive_kills(workflow: Workflow, seed: int) -> None:
-    """All good tasks are done and all bad tasks are listed as failed, on the local machine."""
+    """After several kills, all good tasks are done and all bad tasks are listed as failed."""
     workflow.init(many(workflow, 10_000, at_once=8))
     killed_on_the_way(workflow, 10_000, random.Random(seed), kills=6)
     workflow.succeed("run")

@@ -1,4 +1,4 @@
-"""A proposal that is refused for many reasons lists the first ones and the number of the others."""
+"""A refusal with many reasons lists the first twenty and the number of the others."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from tests.cli.support import Answer, Place, call, write_plan
 from tests.sweeps.looped import looped
 
 MANY = 30_000
-#: Maximum length of an answer in characters: twenty reasons of one line, twice.
+#: Maximum length of an answer in characters, which fits twenty lines twice.
 LENGTH = 10_000
 
 
 def refusals(place: Place) -> str:
-    """Return all rows of the table of refusals as JSON."""
+    """Return all rows of the database table `refusals` as JSON."""
     with Amended(place.path).database() as database:
         rows = database.execute("SELECT * FROM refusals").fetchall()
     return json.dumps(rows)
 
 
 def names_the_first(answer: Answer, left_out: str) -> None:
-    """Check that an answer is short, with twenty reasons and the number of the others."""
+    """Check that an error is short and states the number of reasons that it leaves out."""
     assert answer.code != 0
     assert f"… and {left_out} more" in answer.out
     assert len(answer.out) < LENGTH
@@ -33,7 +33,7 @@ def names_the_first(answer: Answer, left_out: str) -> None:
 
 @pytest.mark.slow
 def test_error_for_many_invalid_points_lists_twenty(tmp_path: Path) -> None:
-    """The error, its data and the stored refusal all stop after twenty points."""
+    """The error, its data and the stored refusal list twenty invalid points each."""
     place = looped(tmp_path, "x\n0\n", ask="agent", each=None)
     assert place.call("run").code == 6
     given = tmp_path / "points.json"
@@ -49,7 +49,7 @@ def test_error_for_many_invalid_points_lists_twenty(tmp_path: Path) -> None:
 
 
 def test_error_for_a_plan_with_many_faults_lists_twenty(tmp_path: Path) -> None:
-    """The limit also applies to the reasons that one error takes from another."""
+    """The limit also applies if an error takes its reasons from another error."""
     stages = [{"id": f"stage-{n}", "name": "S", "purpse": "x"} for n in range(1, 51)]
     plan: dict[str, Any] = {"workflow_id": "w", "stages": stages}
     source = str(write_plan(tmp_path, plan))
@@ -58,7 +58,7 @@ def test_error_for_a_plan_with_many_faults_lists_twenty(tmp_path: Path) -> None:
 
 
 def test_proposal_with_many_values_outside_a_mandate_lists_twenty(tmp_path: Path) -> None:
-    """A proposal that waits for a person gives its reasons in a few lines."""
+    """The answer lists twenty values outside the mandate, and the number of the others."""
     stage = {
         "id": "stage-1",
         "name": "Solve",

@@ -1,4 +1,4 @@
-"""A task may outlive all of its shells; its results are judged as after a normal end."""
+"""If a task's command outlives its shells, wfctl still judges its results."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ pytestmark = pytest.mark.slow
 
 
 def every(shells: list[int]) -> list[int]:
-    """Return all shells, to kill them."""
+    """Return all given shells, so that the test kills all of them."""
     return shells
 
 
 def inner(shells: list[int]) -> list[int]:
-    """Return only the shells that compute the task; the job's shells then report exit code 137."""
+    """Return only the shells of the task; the job's shells then report exit code 137."""
     return [one for one in shells if "/tasks/" in Path(f"/proc/{one}/cmdline").read_text()]
 
 
@@ -35,9 +35,10 @@ def begin(
     other: str = "true",
     **parameters: Any,
 ) -> list[int]:
-    """Dispatch a task, kill its shells, and return the solver processes.
+    """Dispatch a sweep, kill the shells of its first task, and return the solvers.
 
-    ``other`` is the command of all further tasks, which wait for the first one.
+    A solver is the command of the first task and continues to run. ``other`` is the command of all
+    further tasks, which wait for the first task.
     """
     outside = workflow.root.parent
     (outside / "solver.py").write_text(SOLVER)
@@ -59,7 +60,7 @@ def begin(
 
 
 def through(workflow: Workflow, found: list[int]) -> None:
-    """Let the solvers end."""
+    """Let the solver processes end, and wait for their end."""
     (workflow.root.parent / "go").touch()
     until(lambda: all(start_ticks(one) is None for one in found))
 
@@ -69,7 +70,7 @@ def through(workflow: Workflow, found: list[int]) -> None:
 def test_verified_task_is_not_computed_again(
     workflow: Workflow, which: Callable[[list[int]], list[int]]
 ) -> None:
-    """The results of a task without shells are verified and moved to their place."""
+    """wfctl verifies the results of the task without shells and accepts them."""
     found = begin(workflow, which, task_verify="grep -qx 1 out.txt")
     through(workflow, found)
     workflow.succeed("run")
@@ -80,7 +81,7 @@ def test_verified_task_is_not_computed_again(
 
 @pytest.mark.long
 def test_person_judges_a_task_without_verify_command(workflow: Workflow) -> None:
-    """The verdict names the folder of the task, and `stage compute` accepts its content."""
+    """The verdict names the task's folder, and `stage compute` lets a person accept it."""
     found = begin(workflow)
     through(workflow, found)
     assert workflow.call("run").returncode == 6
@@ -94,7 +95,7 @@ def test_person_judges_a_task_without_verify_command(workflow: Workflow) -> None
 
 
 def unwritten(workflow: Workflow, found: list[int]) -> None:
-    """Let the solver end without its output."""
+    """Let the solver end without writing its output, and run the workflow."""
     broken = workflow.root.parent / "broken"
     broken.touch()
     through(workflow, found)
@@ -103,7 +104,7 @@ def unwritten(workflow: Workflow, found: list[int]) -> None:
 
 
 def refused(workflow: Workflow, found: list[int]) -> None:
-    """Let the solver succeed, then record the stage as failed and retry."""
+    """Let the solver succeed, record the stage as failed anyway, and retry it."""
     through(workflow, found)
     assert workflow.call("run").returncode == 6
     workflow.succeed("stage", "fail", "stage-1", "--error", "no good")
@@ -116,7 +117,7 @@ def refused(workflow: Workflow, found: list[int]) -> None:
 def test_incomplete_or_rejected_task_is_computed_again(
     workflow: Workflow, end: Callable[[Workflow, list[int]], None]
 ) -> None:
-    """The task lacks an output file, or a person recorded a failure."""
+    """wfctl reruns a task that lacks its output or that a person recorded as failed."""
     end(workflow, begin(workflow))
     assert workflow.stage("stage-1")["status"] == "completed"
     assert len(solvers(workflow)) == 2
@@ -124,7 +125,7 @@ def test_incomplete_or_rejected_task_is_computed_again(
 
 @pytest.mark.long
 def test_task_without_a_verdict_does_not_block_other_tasks(workflow: Workflow) -> None:
-    """All other tasks run; then a person judges the task, and its result is accepted."""
+    """wfctl runs all other tasks; then a person accepts the result of the first task."""
     found = begin(workflow, tasks=4, other="echo $WFCTL_PARAM_T > out.txt")
     through(workflow, found)
     refused = workflow.call("run")

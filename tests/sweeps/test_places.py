@@ -1,4 +1,4 @@
-"""Variables tell a command where its inputs and the results of its partner task are."""
+"""Environment variables give a command the paths of its inputs and its partner's results."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.sweeps.support import begun, sweep
 
 @pytest.mark.slow
 def test_variables_name_the_root_and_the_inputs(tmp_path: Path) -> None:
-    """`command` sees the job's copy of the root, `verify` the root itself; blanks are allowed."""
+    """`command` sees paths of the job's copy, and `verify` those of the workflow folder."""
     stage = {
         "id": "stage-1",
         "name": "One",
@@ -35,7 +35,7 @@ def test_variables_name_the_root_and_the_inputs(tmp_path: Path) -> None:
 
 
 def like(**parameters: Any) -> dict[str, Any]:
-    """Return a stage whose tasks read the results of their partner tasks in the sweep."""
+    """Return a follower stage whose tasks read the results of their partner tasks."""
     return {
         "id": "stage-2",
         "name": "Go on",
@@ -55,7 +55,7 @@ def like(**parameters: Any) -> dict[str, Any]:
 @pytest.mark.long
 @pytest.mark.slow
 def test_task_reads_results_of_its_partner(tmp_path: Path) -> None:
-    """The variable names the partner's results, and is unset if the partner failed."""
+    """WFCTL_LIKE_FOLDER names the partner's results, and is unset if the partner failed."""
     one = sweep(tmp_path / "trace", {"points": [{"T": 1}, {"T": 2}]}, "[ $WFCTL_PARAM_T != 2 ]",
                 tolerate=0.5)  # fmt: skip
     place = begun(tmp_path, one, like(tolerate=0.5))
@@ -70,7 +70,7 @@ def test_task_reads_results_of_its_partner(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_location_variables_do_not_change_prepared_submissions(tmp_path: Path) -> None:
-    """Only the attempt's own submission has the variables, so an earlier one does not drift."""
+    """Only the attempt's own submission has the variables, not the prepared file."""
     place = begun(tmp_path, sweep(tmp_path / "trace", {"points": [{"T": 1}]}))
     place.done("dispatch", "stage-1", "--dry-run")
     place.done("run")
@@ -96,7 +96,7 @@ def test_location_variables_do_not_change_prepared_submissions(tmp_path: Path) -
 def test_script_named_by_a_variable_is_part_of_the_approval(
     tmp_path: Path, name: str, command: str
 ) -> None:
-    """The approval has the digest of the script, as if the command named its path."""
+    """The approval has the script's digest, as if the command contained its path."""
     stage = {"id": "stage-1", "name": "One", "inputs": ["tools/fit"], "parameters": {name: command}}
     place = begun(tmp_path, stage)
     (place.path / "tools").mkdir()

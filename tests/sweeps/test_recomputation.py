@@ -1,4 +1,4 @@
-"""Before a changed input makes finished tasks run again, wfctl announces it."""
+"""wfctl announces when a changed input will make finished tasks run again."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FIX = ("stage", "retry", "stage-1", "--fix", "The script.")
 
 @pytest.fixture
 def failed(tmp_path: Path) -> Place:
-    """Return a sweep of six tasks, one of which failed because of its script."""
+    """Return a sweep of six tasks, one of which failed; its script is then corrected."""
     return _failed(begun(tmp_path, _stage(tmp_path)), tmp_path)
 
 
@@ -42,7 +42,7 @@ def _failed(place: Place, tmp_path: Path) -> Place:
 @pytest.mark.long
 @pytest.mark.slow
 def test_fixed_script_announces_tasks_to_recompute(failed: Place, tmp_path: Path) -> None:
-    """Each command that leads to the new attempt prints the number of tasks and their time."""
+    """`stage retry`, `dispatch` and `run` print the number of these tasks and their time."""
     assert WARNING in failed.call(*FIX, "--dry-run").err
     assert WARNING in failed.call(*FIX).err
     assert WARNING in failed.call("dispatch", "stage-1", "--dry-run").err
@@ -55,7 +55,7 @@ def test_fixed_script_announces_tasks_to_recompute(failed: Place, tmp_path: Path
 @pytest.mark.long
 @pytest.mark.slow
 def test_unchanged_script_recomputes_only_the_failed_task(failed: Place, tmp_path: Path) -> None:
-    """The finished tasks stay valid, and no warning is printed."""
+    """wfctl keeps the finished tasks and prints no warning."""
     (failed.path / "run.py").write_text(BROKEN)
     answer = failed.call("stage", "retry", "stage-1", "--fix", "Nothing.")
     assert "computed again" not in answer.err
@@ -66,7 +66,7 @@ def test_unchanged_script_recomputes_only_the_failed_task(failed: Place, tmp_pat
 @pytest.mark.long
 @pytest.mark.slow
 def test_failed_only_keeps_finished_tasks_of_a_fixed_script(failed: Place, tmp_path: Path) -> None:
-    """Only the failed task runs, and report and status name the decision."""
+    """With `--failed-only`, only the failed task runs, and the report states this."""
     question = (
         f"{CAUSE}5 finished tasks kept as computed before the change, 1 task to compute (about "
     )
@@ -88,7 +88,7 @@ def test_failed_only_keeps_finished_tasks_of_a_fixed_script(failed: Place, tmp_p
 @pytest.mark.long
 @pytest.mark.slow
 def test_decision_to_keep_tasks_applies_to_later_retries(failed: Place, tmp_path: Path) -> None:
-    """The tasks stay valid until the inputs change again."""
+    """The kept tasks stay valid until the script changes again."""
     (failed.path / "run.py").write_text(f"# Not fixed.\n{BROKEN}")
     failed.done(*FIX, "--failed-only")
     assert failed.call("run").code == 6
@@ -106,7 +106,7 @@ def test_decision_to_keep_tasks_applies_to_later_retries(failed: Place, tmp_path
 
 @pytest.mark.slow
 def test_decision_is_hidden_when_no_kept_task_is_left(failed: Place, tmp_path: Path) -> None:
-    """A later change of the script recomputed all tasks, so only a newer decision is shown."""
+    """After all tasks were recomputed, `show` and the report list only a newer decision."""
     kept = "tasks finished by att-000{} were kept although their inputs changed"
     (failed.path / "run.py").write_text(f"# Not fixed.\n{BROKEN}")
     failed.done(*FIX, "--failed-only")
@@ -129,7 +129,7 @@ def test_decision_is_hidden_when_no_kept_task_is_left(failed: Place, tmp_path: P
 
 @pytest.mark.slow
 def test_only_a_person_can_keep_finished_tasks(tmp_path: Path) -> None:
-    """Under the policy `terminal`, neither an agent nor `append` can give this consent."""
+    """Under the policy `terminal`, wfctl refuses this consent by an agent or `append`."""
     place = Place(tmp_path / "root")
     place.path.mkdir()
     plan = {"workflow_id": "sweep-2026-11-23", "purpose": "Many.", "stages": [_stage(tmp_path)]}
@@ -150,7 +150,7 @@ def test_only_a_person_can_keep_finished_tasks(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_failed_only_is_refused_for_a_stage_without_a_map(tmp_path: Path) -> None:
-    """The option applies only to the tasks of a sweep."""
+    """`--failed-only` applies only to sweeps, because other stages have no tasks."""
     place = begun(tmp_path, {"id": "stage-1", "name": "One", "parameters": {"command": "false"}})
     assert place.call("run").code == 6
     refused = place.call(*FIX, "--failed-only")
@@ -161,7 +161,7 @@ def test_failed_only_is_refused_for_a_stage_without_a_map(tmp_path: Path) -> Non
 @pytest.mark.long
 @pytest.mark.slow
 def test_decision_to_keep_tasks_applies_to_later_rounds(tmp_path: Path) -> None:
-    """Points of the old script are not computed again in the next round."""
+    """The next round does not recompute the tasks that a person decided to keep."""
     given = plan(tmp_path, is_last=True, at_most=2)
     command = given["stages"][0]["parameters"]["command"]
     given["stages"][0]["inputs"] = ["run.sh"]

@@ -19,7 +19,8 @@ from tests.sweeps.looped import amended, give, looped, points_of_rounds
 from tests.sweeps.support import lines
 
 REALS = {"x": {"from": 0, "to": 100}}
-#: For each proposal: its file, a part of the error, and whether the audit reports an attempt.
+#: For each invalid proposal: the content of its file, a part of the error, and whether the audit
+#: lists the attempt to use it.
 REFUSED: dict[str, tuple[str | bytes, str, bool]] = {
     "outside": ("x\n7\n999\n", "point 2: x: 999 is not within", True),
     "twice": ("x\n7\n7\n", "have the same values (x=7 and x=7)", True),
@@ -39,7 +40,7 @@ REFUSED: dict[str, tuple[str | bytes, str, bool]] = {
 @pytest.mark.long
 @pytest.mark.parametrize("name", REFUSED)
 def test_invalid_points_do_not_start_a_round(tmp_path: Path, name: str) -> None:
-    """The error names the points; after a rerun of the proposer the loop continues."""
+    """The error names the points; after a rerun of the proposer, the loop continues."""
     given, said, is_audited = REFUSED[name]
     place = looped(tmp_path, given, at_most=2, within=REALS)
     ended = place.json("run")
@@ -59,7 +60,8 @@ def test_invalid_points_do_not_start_a_round(tmp_path: Path, name: str) -> None:
     assert lines(tmp_path / "trace") == ["x=0", "x=50", "x=7", "x=8"]
 
 
-#: For each reason to wait: the proposal, the fields of the loop, and a part of the message.
+#: For each reason why a loop waits: the proposal, the fields of the loop, and a part of the
+#: message.
 WAITS: dict[str, tuple[str, dict[str, Any], str]] = {
     "for an agent": ("x\n7\n", {"ask": "agent"}, "waits for the points of round 2"),
     "a point outside the envelope": ("x\n999\n", {}, "x: 999 is not within"),
@@ -72,7 +74,7 @@ WAITS: dict[str, tuple[str, dict[str, Any], str]] = {
 @pytest.mark.few(2)
 @pytest.mark.parametrize("name", WAITS)
 def test_run_is_blocked_while_the_last_loop_waits(tmp_path: Path, name: str) -> None:
-    """All stages are completed, but no session may end as completed while the loop waits."""
+    """All stages are completed, but wfctl refuses to end a session as completed."""
     given, loop, reason = WAITS[name]
     place = looped(tmp_path, given, is_last=True, **loop)
     ended = place.json("run")
@@ -94,7 +96,7 @@ def test_run_is_blocked_while_the_last_loop_waits(tmp_path: Path, name: str) -> 
 def test_loop_ends_when_its_limit_allows_no_further_point(
     tmp_path: Path, limit: dict[str, Any]
 ) -> None:
-    """Nobody has to act, and a higher limit lets the loop continue."""
+    """The workflow completes without a person, and a higher limit lets the loop continue."""
     place = looped(tmp_path, "x\n7\n", "x\n8\n", "x\n9\n", is_last=True, time_limit=60, **limit)
     assert place.done("run")["exit_reason"] == "completed"
     assert "no further round is within its limits" in place.call("status").out
@@ -107,7 +109,7 @@ def test_loop_ends_when_its_limit_allows_no_further_point(
 @pytest.mark.long
 @pytest.mark.slow
 def test_wider_envelope_accepts_the_existing_proposal(tmp_path: Path) -> None:
-    """The proposer does not run again after an amendment allows its points."""
+    """After an amendment widens the allowed range, the proposer does not run again."""
     place = looped(tmp_path, "x\n150\n", "x\n151\n", at_most=2)
     assert place.json("run").code == 6
     amended(place, "--set", 'rounds.walk.within={"x": {"from": 0, "to": 200, "step": 1}}')
@@ -132,7 +134,7 @@ def _link(path: Path) -> None:
 
 @built_once
 def _refused(folder: Path) -> Place:
-    """Return a loop that refused a point which a later amendment allows."""
+    """Return a loop that refused a proposed point, which an amendment then allows."""
     place = looped(folder, "x\n150\n", at_most=2)
     assert place.json("run").code == 6
     amended(place, "--set", "rounds.walk.within.x.to=200")
@@ -144,7 +146,7 @@ def _refused(folder: Path) -> Place:
 def test_unverified_points_file_does_not_start_a_round(
     tmp_path: Path, change: Callable[[Path], Any]
 ) -> None:
-    """The verified file was edited, deleted, or replaced with a pipe or a link."""
+    """wfctl refuses a points file that was edited, deleted, or replaced by a pipe or link."""
     place = _refused(tmp_path)
     change(place.path / "next/next.csv")
     assert place.json("run").code == 6
@@ -152,7 +154,7 @@ def test_unverified_points_file_does_not_start_a_round(
     assert points_of_rounds(place) == []
 
 
-#: For each second proposal of an agent: a part of the error.
+#: For each invalid second proposal of an agent: a part of the error.
 PROPOSED = {
     '[{"x": NaN}]': "Out of range float values",
     '[{"x": 1e400}]': "Out of range float values",
@@ -173,7 +175,7 @@ PROPOSED = {
 @pytest.mark.long
 @pytest.mark.slow
 def test_agent_starts_a_round_once_with_valid_points(tmp_path: Path) -> None:
-    """The same proposal may be repeated, and every invalid or second proposal is refused."""
+    """The agent may repeat its proposal, but wfctl refuses another one and invalid points."""
     place = looped(tmp_path, "", ask="agent")
     (tmp_path / "given/1").write_text("x\n0\n")
     (tmp_path / "given/2").write_text("x\n0\n")
@@ -195,7 +197,7 @@ def test_agent_starts_a_round_once_with_valid_points(tmp_path: Path) -> None:
 
 
 def test_plan_approval_shows_the_envelope_of_a_loop(tmp_path: Path) -> None:
-    """Each bound has its own line, and a long description does not hide the bounds."""
+    """The approval shows each limit of the loop on its own line, whatever its description."""
     place = looped(tmp_path, consent="terminal", description="a" * 10_000)
     shown = place.call("amend", "show", "plan").out.splitlines()
     assert '  within x: {"from": 0, "to": 100, "step": 1}' in shown
@@ -205,7 +207,7 @@ def test_plan_approval_shows_the_envelope_of_a_loop(tmp_path: Path) -> None:
 @pytest.mark.long
 @pytest.mark.slow
 def test_tolerated_failure_is_not_retried_in_later_rounds(tmp_path: Path) -> None:
-    """The task stays failed in the table."""
+    """The failed task does not run again and stays listed as failed."""
     place = looped(tmp_path, *(f"x\n{n}\n" for n in (1, 2, 3)))
     fails = f'echo "$WFCTL_TASK" >> {tmp_path}/begun; test $WFCTL_PARAM_x != 1 && echo 1 > f.json'
     amended(
@@ -222,7 +224,7 @@ def test_tolerated_failure_is_not_retried_in_later_rounds(tmp_path: Path) -> Non
 @pytest.mark.long
 @pytest.mark.slow
 def test_ended_loop_continues_with_a_higher_limit(tmp_path: Path) -> None:
-    """Earlier tasks are kept, and the stage after the loop runs again at the end."""
+    """wfctl keeps the earlier tasks, and reruns the stage after the loop at the end."""
     place = looped(tmp_path, "x\n1\n", "x\n2\n", "x\n3\n", at_most=2)
     place.done("run")
     assert place.done("status")["status"] == "completed"
@@ -241,7 +243,7 @@ def test_ended_loop_continues_with_a_higher_limit(tmp_path: Path) -> None:
 @pytest.mark.long
 @pytest.mark.slow
 def test_first_round_points_can_change_after_later_rounds(tmp_path: Path) -> None:
-    """A point of another round is refused, and the impact includes the tasks of all rounds."""
+    """wfctl refuses a point that another round has, and computes only the new point."""
     place = looped(tmp_path, "x\n1\n", "x\n2\n", at_most=2)
     place.done("run")
     change = ("amend", "propose", "--stage", "run", "--reason", "Others.", "--set")
@@ -254,7 +256,7 @@ def test_first_round_points_can_change_after_later_rounds(tmp_path: Path) -> Non
     assert lines(tmp_path / "trace") == ["x=0", "x=1", "x=49", "x=50"]
 
 
-#: For each forged event: its changed fields, and the proposer of the loop.
+#: For each forged event: the fields that differ from a valid event, and the proposer of the loop.
 FORGED: dict[str, tuple[dict[str, Any], str]] = {
     "beyond the envelope": ({"points": [{"x": 999}]}, "agent"),
     "more than each": ({"points": [{"x": 7}, {"x": 8}, {"x": 9}]}, "agent"),
@@ -276,7 +278,7 @@ FORGED: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.mark.long
 @pytest.mark.parametrize("name", FORGED)
 def test_forged_round_event_starts_no_round(tmp_path: Path, name: str) -> None:
-    """The fold ignores each forged event, and the audit reports it."""
+    """wfctl ignores the forged event when it folds the log, and the audit reports it."""
     change, ask = FORGED[name]
     place = looped(tmp_path, "x\n999\n", ask=ask)
     assert place.json("run").code == 6
@@ -292,7 +294,7 @@ def test_forged_round_event_starts_no_round(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.slow
 def test_loop_continues_after_a_forged_round_with_a_duplicate_point(tmp_path: Path) -> None:
-    """The forged event is ignored, and the next proposal starts the round."""
+    """wfctl ignores the forged event, and the next valid proposal starts the round."""
     place = looped(tmp_path, "x\n0\n", ask="agent")
     assert place.json("run").code == 6
     forged = {"loop": "walk", "round": 2, "points": [{"x": 7}, {"x": 7}], "by": "user:pi"}
@@ -306,7 +308,7 @@ def test_loop_continues_after_a_forged_round_with_a_duplicate_point(tmp_path: Pa
 @pytest.mark.long
 @pytest.mark.slow
 def test_reports_plot_the_criterion_of_a_loop(tmp_path: Path) -> None:
-    """The page, both reports and the terminal show one plot next to the table of rounds."""
+    """The page, both reports and the terminal plot the loop's metric over its rounds."""
     until = [{"metric": "next.best", "below": 0.5}, {"metric": "next.best", "above": 8}]
     place = looped(tmp_path, "x\n7\n", "x\n8\n", "x\n9\n", until=until)
     place.done("run")

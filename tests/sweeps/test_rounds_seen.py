@@ -24,7 +24,7 @@ def _digest(content: bytes) -> str:
 
 @pytest.mark.long
 def test_compare_shows_rounds_of_a_loop(tmp_path: Path) -> None:
-    """The rows have numbers, points, proposer and cost of each round."""
+    """`compare` shows the numbers, points, proposer and cost of each round."""
     place = looped(tmp_path, "x\n1\n2\n", "x\n3\n", at_most=2)
     place.done("run")
     one, two = "walk@1", "walk@2"
@@ -47,7 +47,7 @@ def test_compare_shows_rounds_of_a_loop(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_why_names_proposer_data_and_approval_of_a_point(tmp_path: Path) -> None:
-    """If a stage proposed it, the answer has the file, its digest and the inputs of its attempt."""
+    """For a point from a stage, `why` names the file, its digest and the stage's inputs."""
     place = looped(tmp_path, "x\n150\n", "x\n151\n", at_most=2)
     assert place.json("run").code == 6
     amended(place, "--set", "rounds.walk.within.x.to=200")
@@ -79,7 +79,7 @@ def test_why_names_proposer_data_and_approval_of_a_point(tmp_path: Path) -> None
 
 @pytest.mark.long
 def test_why_names_agent_reason_and_table_of_a_point(tmp_path: Path) -> None:
-    """The agent is named as recorded in the log."""
+    """For a point from an agent, `why` gives its name, its reason and the table it read."""
     place = looped(tmp_path, "x\n0\n", ask="agent", at_most=2)
     give(tmp_path, 2, "x\n0\n")
     assert place.json("run").code == 6
@@ -97,7 +97,7 @@ def test_why_names_agent_reason_and_table_of_a_point(tmp_path: Path) -> None:
 
 
 def test_why_for_a_follower_names_the_map_of_the_leading_stage(tmp_path: Path) -> None:
-    """The approval is the amendment of the leading stage, not the plan with the follower."""
+    """`why` names the amendment that added the point to the leading stage, not the plan."""
     place = begun(tmp_path, sweep(tmp_path / "trace", {"points": [{"T": 1}]}), like())
     points = 'parameters.map.points=[{"T": 1}, {"T": 7}]'
     place.done("amend", "propose", "--stage", "stage-1", "--set", points, "--reason", "More.")
@@ -109,7 +109,7 @@ def test_why_for_a_follower_names_the_map_of_the_leading_stage(tmp_path: Path) -
 
 
 def test_why_names_the_amendment_that_added_a_point(tmp_path: Path) -> None:
-    """Later amendments of the map or of the checks do not change the answer."""
+    """Later amendments of the points or checks do not change the answer of `why`."""
     place = begun(tmp_path, sweep(tmp_path / "trace", {"points": [{"T": 1}]}), like())
     maps = ([1, 7], [1, 7, 9], [1, 9], [1, 9, 7])
     for points in maps:
@@ -130,7 +130,7 @@ def test_why_names_the_amendment_that_added_a_point(tmp_path: Path) -> None:
 
 
 def test_why_names_the_amendment_that_added_a_point_of_a_file(tmp_path: Path) -> None:
-    """The points of the earlier file are read from the copy of an attempt."""
+    """wfctl reads the points of the earlier file from the copy in an attempt's folder."""
     first, second = b"T\n1\n", b"T\n1\n7\n"
     map_ = {"file": "points.csv", "sha256": _digest(first)}
     place = begun(tmp_path, sweep(tmp_path / "trace", map_))
@@ -146,7 +146,7 @@ def test_why_names_the_amendment_that_added_a_point_of_a_file(tmp_path: Path) ->
 
 @pytest.mark.long
 def test_logs_of_an_earlier_round_are_found(tmp_path: Path) -> None:
-    """The files of that round were moved to the folder of the round."""
+    """`logs` finds the files of an earlier round, which were moved to the round's folder."""
     given = plan(tmp_path, at_most=2)
     given["stages"][1]["parameters"]["command"] += "; echo says $WFCTL_ROUND"
     place = Place(tmp_path / "root")
@@ -162,7 +162,7 @@ def test_logs_of_an_earlier_round_are_found(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_points_file_edited_after_its_job_is_reported(tmp_path: Path) -> None:
-    """The round records the stage as the proposer, so the report names the rewritten file."""
+    """The report says that the points file was rewritten after the proposer's job ended."""
     given = plan(tmp_path, at_most=2)
     given["stages"][1]["parameters"].pop("verify")
     given["stages"][1]["success_criteria"] = "Somebody read it."

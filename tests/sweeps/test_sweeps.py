@@ -1,4 +1,4 @@
-"""A stage of many tasks on the command line: runs, queries, failures and amendments."""
+"""Sweeps (stages of many tasks) on the command line: runs, queries, failures, amendments."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KEYS = sorted(f"L={size},T={t}" for size in (8, 16) for t in (1, 2, 3))
 @pytest.mark.long
 @pytest.mark.slow
 def test_sweep_computes_each_point_once_and_writes_a_table(tmp_path: Path) -> None:
-    """Each task has a folder and a table row, and the next stage reads the table."""
+    """Each task gets a folder and a row of the table, and the next stage reads the table."""
     gather = {
         "id": "stage-2",
         "name": "Gather",
@@ -45,7 +45,7 @@ def test_sweep_computes_each_point_once_and_writes_a_table(tmp_path: Path) -> No
 
 @pytest.mark.slow
 def test_retry_computes_only_failed_tasks(tmp_path: Path) -> None:
-    """The other tasks of the attempt continue after a failure."""
+    """After a task fails, the other tasks of the attempt continue."""
     command = (
         f'{{ [ "$WFCTL_PARAM_T" != 2 ] || [ -e {tmp_path}/well ] || {{ echo sad >&2; exit 3; }}; }}'
     )
@@ -67,7 +67,7 @@ def test_retry_computes_only_failed_tasks(tmp_path: Path) -> None:
 @pytest.mark.long
 @pytest.mark.slow
 def test_tolerated_failures_complete_the_stage(tmp_path: Path) -> None:
-    """The failed task is still listed."""
+    """The stage completes, and `tasks --failed` still lists the failed task."""
     command = '[ "$WFCTL_PARAM_T,$WFCTL_PARAM_L" != 2,8 ]'
     place = begun(tmp_path, sweep(tmp_path / "trace", GRID, command, tolerate=0.2))
     place.done("run")
@@ -80,7 +80,7 @@ def test_tolerated_failures_complete_the_stage(tmp_path: Path) -> None:
 @pytest.mark.long
 @pytest.mark.slow
 def test_plan_apply_shows_the_number_of_tasks_to_compute(tmp_path: Path) -> None:
-    """The impact is the same as that of an amendment of the stage."""
+    """A dry run of `plan apply` shows the same impact as an amendment of the stage."""
     stage = sweep(tmp_path / "trace", GRID)
     place = begun(tmp_path, stage)
     place.done("run")
@@ -95,7 +95,7 @@ def test_plan_apply_shows_the_number_of_tasks_to_compute(tmp_path: Path) -> None
 @pytest.mark.long
 @pytest.mark.slow
 def test_amendment_computes_only_added_points(tmp_path: Path) -> None:
-    """Folders of removed points are kept; a change that affects every task recomputes all."""
+    """Folders of removed points are kept; a new parameter recomputes all tasks."""
     place = begun(tmp_path, sweep(tmp_path / "trace", GRID))
     place.done("run")
     told = amended(place, map={"grid": {"L": [8, 16], "T": [2, 3, 4]}})
@@ -116,7 +116,7 @@ def test_amendment_computes_only_added_points(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_changed_points_file_is_refused(tmp_path: Path) -> None:
-    """The error names the file, and nothing is launched."""
+    """wfctl launches no task, and the error names the changed points file."""
     text = "T,L\n1,8\n2.50,8\n"
     map_ = {"file": "points.csv", "sha256": sha256(text.encode()).hexdigest()}
     place = begun(tmp_path, sweep(tmp_path / "trace", map_))
@@ -150,7 +150,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.parametrize("name", BAD)
 def test_invalid_map_is_refused(tmp_path: Path, name: str) -> None:
-    """The error states the field and the expected value, and no file is written."""
+    """`init` writes no file, and the error states the invalid field or the expected value."""
     map_, said = BAD[name]
     place = Place(tmp_path / "root")
     place.path.mkdir()
@@ -168,7 +168,7 @@ def test_invalid_map_is_refused(tmp_path: Path, name: str) -> None:
     ids=lambda more: next(iter(more)),
 )
 def test_invalid_sweep_parameter_is_refused(tmp_path: Path, more: dict[str, Any]) -> None:
-    """The error names the parameter."""
+    """The error of `init` names the invalid parameter."""
     place = Place(tmp_path / "root")
     place.path.mkdir()
     stage = sweep(tmp_path / "trace", {"points": [{"T": 1}]}, **more)
@@ -179,7 +179,7 @@ def test_invalid_sweep_parameter_is_refused(tmp_path: Path, more: dict[str, Any]
 
 
 def test_tasks_command_explains_missing_map_or_column(tmp_path: Path) -> None:
-    """The error names `parameters.map`, or lists the columns of the sweep."""
+    """The error of `tasks` names `parameters.map`, or lists the columns of the sweep."""
     place = begun(tmp_path, sweep(tmp_path / "trace", GRID), {"id": "stage-2", "name": "None"})
     answer = place.json("tasks", "stage-2")
     assert answer.code != 0
@@ -192,7 +192,7 @@ def test_tasks_command_explains_missing_map_or_column(tmp_path: Path) -> None:
 @pytest.mark.long
 @pytest.mark.slow
 def test_many_scattered_failures_are_recorded(tmp_path: Path) -> None:
-    """The ranges of finished tasks are longer than the limit of an id."""
+    """The event can hold number ranges that are longer than an id may be."""
     command = 'test "$((WFCTL_PARAM_T % 9))" -ne 0'
     map_ = {"grid": {"T": {"from": 1, "to": 120}}}
     place = begun(tmp_path, sweep(tmp_path / "trace", map_, command, tolerate=0.5))
@@ -204,7 +204,7 @@ def test_many_scattered_failures_are_recorded(tmp_path: Path) -> None:
 
 
 def test_long_value_of_a_failed_point_is_shortened_in_the_log(tmp_path: Path) -> None:
-    """The error is short, and later commands work."""
+    """The recorded error stays short, and later commands still work."""
     points = [{"T": 1, "sequence": "ACGT" * 6_250}]
     place = begun(
         tmp_path, sweep(tmp_path / "trace", {"points": points, "folders": "digest"}, "exit 3")

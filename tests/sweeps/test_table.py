@@ -1,4 +1,4 @@
-"""Damaged tables and task folders of a completed sweep are detected, and tables are restored."""
+"""wfctl detects damaged tables and task folders of a completed sweep, and restores tables."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _cut(path: Path) -> None:
 
 @built_once
 def _two_stages(folder: Path) -> Place:
-    """Return a completed sweep, and a stage to retry that reads its table."""
+    """Return a completed sweep, and a second stage that reads its table and was retried."""
     made = sweep(folder / "trace", {"points": [{"T": 1}, {"T": 2}]})
     second = {
         "id": "stage-2",
@@ -41,7 +41,7 @@ def _two_stages(folder: Path) -> Place:
 def test_damaged_table_is_restored_without_computation(
     tmp_path: Path, damage: Callable[[Path], None]
 ) -> None:
-    """The advice names the command `verify --restore`, and the damaged file is kept."""
+    """`verify --restore` writes the table from the tasks, and keeps the damaged file."""
     place = _two_stages(tmp_path)
     table = place.path / "stage-1/tasks.csv"
     before = table.read_bytes()
@@ -62,7 +62,7 @@ def test_damaged_table_is_restored_without_computation(
 
 @pytest.mark.slow
 def test_table_is_not_restored_without_matching_tasks(tmp_path: Path) -> None:
-    """The attempt records are gone, so the tasks do not reproduce the recorded table."""
+    """Without the attempts' records, the tasks cannot reproduce the recorded table."""
     place = begun(tmp_path, sweep(tmp_path / "trace", {"points": [{"T": 1}]}))
     place.done("run")
     table = place.path / "stage-1/tasks.csv"
@@ -106,7 +106,7 @@ def _computed(folder: Path) -> Place:
 def test_deep_verify_names_damaged_task_folders(
     tmp_path: Path, damage: Callable[[Path], None]
 ) -> None:
-    """The damage is found although the table of the completed sweep is unchanged."""
+    """`verify --deep` finds the damage although the table of the sweep is unchanged."""
     place = _computed(tmp_path)
     damage(place.path / "stage-1/tasks")
     answer = place.json("verify", "--deep")

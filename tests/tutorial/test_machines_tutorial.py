@@ -1,4 +1,4 @@
-"""The commands of the machines tutorial work as the page says."""
+"""The commands in the tutorial about machines work as the page shows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PAGE = ROOT / "docs" / "use" / "machines-tutorial.md"
 @pytest.mark.slow
 @pytest.mark.long
 def test_machines_tutorial_commands_work_as_shown(tmp_path: Path) -> None:
-    """Each exit code and output in an empty folder matches the page."""
+    """In an empty folder, each command has the exit code and output that the page shows."""
     place = tmp_path / "feature"
     place.mkdir()
     follow(PAGE, place, tmp_path / "home")

@@ -1,4 +1,4 @@
-"""The example at the top of a page runs, and so do the commands that the page shows for it."""
+"""The first example of a documentation page runs, and so do the commands shown for it."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import pytest
 from tests.tutorial.test_tutorial import ROOT, follow
 
 DOCS = ROOT / "docs"
-#: Commands that require a loop that has not ended.
+#: Commands that only work while a loop has not ended.
 _OF_OPEN_LOOP = ("wfctl round propose", "wfctl round stop")
 
 
 def find_blocks(page: str, language: str) -> list[str]:
-    """Return the code blocks of a language, in the order of the page."""
+    """Return the code blocks of a page in the given language, in their order."""
     return re.findall(rf"^```{language}\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
 
 
 def run_commands(tmp_path: Path, commands: list[str], files: dict[str, str]) -> None:
-    """Create a workflow from the files, run it, and run the commands in it."""
+    """Create a workflow from the files, run it, and then run the commands in it."""
     place = tmp_path / "root"
     place.mkdir()
     for name, text in files.items():
@@ -36,7 +36,7 @@ def run_commands(tmp_path: Path, commands: list[str], files: dict[str, str]) -> 
 def test_example_of_the_page_on_plans_prints_the_shown_result(
     tmp_path: Path,
 ) -> None:
-    """The commands of the page run with its first plan."""
+    """All commands of the page run with its first plan and print the shown result."""
     page = DOCS / "start" / "plans.md"
     place = tmp_path / "root"
     place.mkdir()
@@ -47,7 +47,7 @@ def test_example_of_the_page_on_plans_prints_the_shown_result(
 @pytest.mark.slow
 @pytest.mark.long
 def test_both_stages_of_the_page_on_sweeps_run(tmp_path: Path) -> None:
-    """The second stage follows the first one by `like`."""
+    """The second stage has one task for each task of the first stage (`like`)."""
     page = (DOCS / "use" / "sweeps.md").read_text("utf-8")
     commands = find_blocks(page, "sh")[0].splitlines()
     run_commands(tmp_path, commands, {"plan.toml": "\n".join(find_blocks(page, "toml"))})
@@ -58,7 +58,7 @@ def test_both_stages_of_the_page_on_sweeps_run(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.long
 def test_loop_of_the_page_on_rounds_finds_the_minimum(tmp_path: Path) -> None:
-    """The page's optimizer chooses the points of two rounds."""
+    """The optimizer of the page chooses the points of two rounds."""
     page = (DOCS / "use" / "rounds.md").read_text("utf-8")
     shown = find_blocks(page, "sh")[0].splitlines()
     commands = [line for line in shown if not line.startswith(_OF_OPEN_LOOP)]

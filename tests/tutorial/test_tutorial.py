@@ -1,4 +1,4 @@
-"""The commands of the tutorial work as the page says."""
+"""The commands in the tutorial work as the page shows."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PAGE = ROOT / "docs" / "start" / "tutorial.md"
 
 
 class Step(NamedTuple):
-    """A command of the page, its exit code and its output."""
+    """A command in a tutorial page, with its exit code and its output."""
 
     command: str
     exit_code: int
@@ -34,7 +34,7 @@ class Step(NamedTuple):
 
 
 def steps(page: str) -> list[Step]:
-    """Return the commands of the console blocks of a page, in order."""
+    """Return the commands in the console blocks of a page, in their order."""
     blocks = re.findall(r"^```console\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     found = []
     for part in re.split(r"^\$ ", "".join(blocks), flags=re.MULTILINE)[1:]:
@@ -45,14 +45,14 @@ def steps(page: str) -> list[Step]:
 
 
 def pattern(printed: str) -> str:
-    """Return a pattern for the output; a line with only an ellipsis matches any lines."""
+    """Return a regular expression for the output; a line `…` stands for any lines."""
     lines = printed.rstrip("\n").split("\n")
     spelled = [r"(?s:.*)" if line == "…" else re.escape(line).replace("…", ".*") for line in lines]
     return r"\n?".join(spelled)
 
 
 def environment(home: Path) -> dict[str, str]:
-    """Return a person's environment with its own home and with this wfctl on the path."""
+    """Return a user's environment with another home folder and with this wfctl on PATH."""
     tools = home / "bin"
     tools.mkdir(parents=True)
     program = tools / "wfctl"
@@ -70,14 +70,14 @@ def environment(home: Path) -> dict[str, str]:
 
 
 def script(commands: list[Step]) -> str:
-    """Return a script that runs every command and separates their exit codes and outputs."""
+    """Return a script that runs every command and prints separators between their outputs."""
     parts = [f"{step.command}\nprintf '\\n\\036%s\\037' $?\n" for step in commands]
     return "".join(parts)
 
 
 @contextmanager
 def at_a_terminal(*, agrees: bool) -> Iterator[int]:
-    """Yield a terminal; with `agrees`, a person answers y to each proposal."""
+    """Yield a pseudo-terminal; with `agrees`, it answers y to each question."""
     keyboard, terminal = pty.openpty()
     typing = Thread(target=_agree, args=(keyboard,), daemon=True)
     if agrees:
@@ -104,9 +104,9 @@ def _agree(keyboard: int) -> None:
 
 
 def follow(page: Path, place: Path, home: Path, *, agrees: bool = False) -> None:
-    """Run the commands of a page in a folder, and compare exit codes and output.
+    """Run the commands of a page in a folder, and compare their exit codes and output.
 
-    Without ``agrees``, nobody types, so a question would wait forever.
+    Without ``agrees``, no questions are answered, so a command that asks would wait forever.
     """
     wanted = steps(page.read_text("utf-8"))
     told = home.parent / "story.sh"
@@ -137,7 +137,7 @@ def follow(page: Path, place: Path, home: Path, *, agrees: bool = False) -> None
 @pytest.mark.slow
 @pytest.mark.long
 def test_tutorial_commands_work_as_shown(tmp_path: Path) -> None:
-    """Each exit code and output in the melt example matches the page."""
+    """In the melt example, each command has the exit code and output of the page."""
     need_programs("lmp", "ssh-keygen", "bash")
     place = tmp_path / "melt"
     shutil.copytree(ROOT / "examples/melt-drift", place)

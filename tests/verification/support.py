@@ -1,4 +1,4 @@
-"""Helpers that write valid and broken output files of every known type."""
+"""Helpers that write valid and broken output files of all file types that wfctl reads."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def chunk(name: bytes, data: bytes) -> bytes:
 
 
 def picture(width: int = 4, height: int = 3, pixels: bytes | None = None) -> bytes:
-    """Return a grey PNG image; `pixels` replaces the pixel data that the header announces."""
+    """Return a grey PNG image; ``pixels`` replaces its pixel data, such as to break it."""
     rows = (b"\0" + bytes(range(width))) * height if pixels is None else pixels
     header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
     parts = [(b"IHDR", header), (b"IDAT", zlib.compress(rows)), (b"IEND", b"")]

@@ -1,4 +1,4 @@
-"""A person agrees to audit entries; status, report and audit show who agreed, and why."""
+"""A person can agree to audit entries; status, report and audit show the name and reason."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ REASON = "the unit was wrong"
 
 @pytest.fixture
 def corrected(tmp_path: Path) -> Place:
-    """Return a stage that failed because of its script and completed with a corrected one."""
+    """Create a stage that failed because of its script and completed after a correction."""
     place = with_script(tmp_path / "w", "exit 3\n")
     assert place.json("run").code == 6
     script(place).write_text("echo 0.5 > out.txt\n")
@@ -26,7 +26,7 @@ def corrected(tmp_path: Path) -> Place:
 
 
 def entries(place: Place, code: int) -> list[dict[str, object]]:
-    """Return the audit entries about the corrected script."""
+    """Return the audit entries about the corrected script, after checking the exit code."""
     answer = place.json("audit", "bypasses")
     assert answer.code == code, answer
     return [one for one in answer.data if one["kind"] == "script"]
@@ -39,7 +39,7 @@ def agree(place: Place) -> None:
 
 
 def test_agreement_to_a_corrected_script_is_shown_everywhere(corrected: Place) -> None:
-    """After the agreement the audit exits with 0, and each view shows its reason."""
+    """After the agreement, the audit exits with 0, and all views show the reason."""
     agree(corrected)
     assert all(REASON in str(one["why"]) for one in entries(corrected, 0))
     told = [one for one in corrected.done("status")["account"] if one["kind"] == "script"]
@@ -50,7 +50,7 @@ def test_agreement_to_a_corrected_script_is_shown_everywhere(corrected: Place) -
 
 
 def test_another_correction_needs_another_agreement(corrected: Place) -> None:
-    """An agreement covers the script of one attempt."""
+    """An agreement covers the script of one attempt, so the audit reports a later change."""
     agree(corrected)
     script(corrected).write_text("echo 0.7 > out.txt\n")
     waiting = [one for one in entries(corrected, 7) if one["agreed"] is None]
@@ -58,7 +58,7 @@ def test_another_correction_needs_another_agreement(corrected: Place) -> None:
 
 
 def test_agreement_requires_a_waiting_entry_and_a_reason(corrected: Place) -> None:
-    """An unknown entry, an entry with an agreement and a missing reason are refused."""
+    """`audit agree` refuses an unknown entry, an agreed entry and a missing reason."""
     before = corrected.version()
     entry = str(entries(corrected, 7)[0]["entry"])
     assert corrected.json("audit", "agree", "000", "--reason", "so").code == 3
@@ -69,7 +69,7 @@ def test_agreement_requires_a_waiting_entry_and_a_reason(corrected: Place) -> No
 
 
 def test_entry_named_twice_is_agreed_to_once(corrected: Place) -> None:
-    """A full id and its short form name the same entry."""
+    """An id and its short form name the same entry, so one event is recorded."""
     entry = str(entries(corrected, 7)[0]["entry"])
     before = corrected.types().count("audit.agreed")
     corrected.done("audit", "agree", entry, entry, entry[:6], "--reason", REASON)
@@ -77,7 +77,7 @@ def test_entry_named_twice_is_agreed_to_once(corrected: Place) -> None:
 
 
 def test_raw_event_cannot_replace_an_agreement(corrected: Place) -> None:
-    """`append` refuses and names the command; the audit still reports the entry."""
+    """`append` refuses the event and names `audit agree`; the audit still lists the entry."""
     entry = entries(corrected, 7)[0]
     data = {"entry": entry["entry"], "kind": "script", "subject": "s", "text": "t", "reason": "r"}
     answer = corrected.json("append", "audit.agreed", "--data", json.dumps(data))
@@ -87,7 +87,7 @@ def test_raw_event_cannot_replace_an_agreement(corrected: Place) -> None:
 
 
 def test_agreement_by_an_agent_leaves_the_entry_waiting(corrected: Place) -> None:
-    """The policy `trust` records it, but the entry still waits for a person."""
+    """The policy `trust` records the agent's agreement, but a person must still agree."""
     waiting = [one["entry"] for one in entries(corrected, 7) if one["agreed"] is None]
     corrected.done("audit", "agree", str(waiting[0]), "--reason", REASON, "--actor", "agent:x")
     still = [one["entry"] for one in entries(corrected, 7) if one["agreed"] is None]

@@ -39,9 +39,10 @@ def script(place: Place) -> Path:
 
 
 def told(place: Place) -> list[tuple[str, str]]:
-    """Return the account items that do not wait for a person, and check that the report has them.
+    """Return the items of the status account, and check that report and page have them.
 
-    Items that come from reading files appear only on the served page, not in an export of the log.
+    Items that wait for a person are left out. Items that come from reading files appear only on the
+    served page, and not in an export of the log.
     """
     found = [one for one in place.done("status")["account"] if not one["person"]]
     report = place.call("report").out
@@ -56,7 +57,7 @@ def told(place: Place) -> list[tuple[str, str]]:
 
 
 def check_reported(place: Place, account: tuple[str, str], audit: tuple[str, str]) -> None:
-    """Check that the stage passed and that account and audit have the given items."""
+    """Check that the stage is completed, and that account and audit have the given items."""
     assert place.done("status")["stages"][0]["status"] == "completed"
     assert any(account[0] == one and account[1] in text for one, text in told(place)), told(place)
     listed = place.json("audit", "bypasses")
@@ -67,7 +68,7 @@ def check_reported(place: Place, account: tuple[str, str], audit: tuple[str, str
 @pytest.mark.long
 @pytest.mark.slow
 def test_script_rewritten_between_failure_and_pass_is_reported(tmp_path: Path) -> None:
-    """The second script writes a constant; the status names the changed script."""
+    """After the failure, the script is replaced; `status` names the changed script."""
     place = failed(tmp_path)
     script(place).write_text(CONSTANT)
     place.done("stage", "retry", "stage-1", "--fix", "It samples longer.")
@@ -79,7 +80,7 @@ def test_script_rewritten_between_failure_and_pass_is_reported(tmp_path: Path) -
 @pytest.mark.long
 @pytest.mark.slow
 def test_script_approved_between_failure_and_pass_is_not_reported(tmp_path: Path) -> None:
-    """The approval contains the digest of the new script."""
+    """The approval between the attempts contains the digest of the new script."""
     place = failed(tmp_path)
     script(place).write_text(CONSTANT)
     pinning = ["--set", "session_config.pin=scripts", "--reason", "The old one had a fault."]
@@ -93,7 +94,7 @@ def test_script_approved_between_failure_and_pass_is_not_reported(tmp_path: Path
 @pytest.mark.long
 @pytest.mark.slow
 def test_script_approved_before_a_later_approval_is_not_reported(tmp_path: Path) -> None:
-    """Every approval between the two attempts is considered, not only the newest."""
+    """wfctl considers every approval between the two attempts, not only the newest."""
     place = failed(tmp_path)
     script(place).write_text(CONSTANT)
     place.done("amend", "propose", "--set", "workflow_plan=a.md", "--reason", "It had a fault.")
@@ -110,7 +111,7 @@ def test_script_approved_before_a_later_approval_is_not_reported(tmp_path: Path)
 def test_approved_script_of_another_stage_is_not_reported_as_module(
     tmp_path: Path,
 ) -> None:
-    """The script is in a folder from which a check imports, but its digest was approved."""
+    """A check could import this script from its folder, but its digest was approved."""
     first = {**STAGE, "parameters": {**STAGE["parameters"], "verify": "test -s stage-1/out.txt"}}
     second = {"id": "stage-2", "name": "Plot", "parameters": {"command": "python3 ../plot.py"}}
     place = begun(tmp_path, first, {**second, "depends_on": ["stage-1"], "inputs": ["plot.py"]})
@@ -133,7 +134,7 @@ def test_approved_script_of_another_stage_is_not_reported_as_module(
 def test_changed_python_option_between_failure_and_pass_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """PYTHONOPTIMIZE turns assertions off, so that a failing script passes."""
+    """PYTHONOPTIMIZE turns off assertions, so a script that failed before passes."""
     place = begun(tmp_path, STAGE)
     script(place).parent.mkdir()
     script(place).write_text("python3 -c 'assert 0' && echo 1 > out.txt\n")
@@ -147,7 +148,7 @@ def test_changed_python_option_between_failure_and_pass_is_reported(
 
 @pytest.mark.slow
 def test_result_rewritten_after_the_job_is_reported(tmp_path: Path) -> None:
-    """The digest of an output is recorded when the job ends, before anyone judges the result."""
+    """The output differs from the digest that wfctl recorded when the job ended."""
     place = begun(tmp_path, {**STAGE, "success_criteria": "It is above 0.95."})
     script(place).parent.mkdir()
     script(place).write_text("echo 0.5 > out.txt\n")
@@ -165,7 +166,7 @@ def test_result_rewritten_after_the_job_is_reported(tmp_path: Path) -> None:
 def test_result_rewritten_before_the_end_of_the_job_was_noticed_is_reported(
     tmp_path: Path,
 ) -> None:
-    """The file is newer than the end of its job."""
+    """The output is newer than the end of its job, so it was rewritten later."""
     place = begun(tmp_path, {**STAGE, "success_criteria": "It is above 0.95."})
     script(place).parent.mkdir()
     script(place).write_text("echo 0.5 > out.txt\n")
@@ -185,14 +186,14 @@ def test_result_rewritten_before_the_end_of_the_job_was_noticed_is_reported(
 @pytest.mark.long
 @pytest.mark.slow
 def test_unchanged_table_of_a_sweep_is_not_reported(tmp_path: Path) -> None:
-    """wfctl writes the table of a sweep after its tasks end, which is not a rewrite."""
+    """wfctl itself writes the table after the tasks end, so this is no rewrite."""
     place = begun(tmp_path, sweep(tmp_path / "trace", {"grid": {"T": [1, 2]}}))
     place.done("run")
     assert told(place) == []
 
 
 def test_imported_stage_is_reported_as_not_verified(tmp_path: Path) -> None:
-    """A stage that the imported file calls completed was checked by nobody else."""
+    """Only the imported file says that the stage is completed; wfctl did not verify it."""
     state = document(stage(1, "completed"), workflow_status="completed")
     place = imported(write_files(tmp_path / "melt", state))
     assert ("taken over", "completed by an imported record; nothing verified it") in told(place)
@@ -202,7 +203,7 @@ def test_imported_stage_is_reported_as_not_verified(tmp_path: Path) -> None:
 
 
 def test_stage_imported_while_running_is_verified_normally(tmp_path: Path) -> None:
-    """The stage has an attempt, and a judgement or check ended that attempt after the import."""
+    """A judge completes this stage after the import, so the report does not mention it."""
     place = imported(write_files(tmp_path / "melt", document(stage(1, "post_processing"))))
     place.done("stage", "complete", "stage-1", "--evidence", "I looked.")
     assert told(place) == []
@@ -211,7 +212,7 @@ def test_stage_imported_while_running_is_verified_normally(tmp_path: Path) -> No
 
 @pytest.mark.slow
 def test_report_states_what_the_consent_policy_proves(tmp_path: Path) -> None:
-    """Under the policy `trust`, an approval by an agent is not presented as a person's decision."""
+    """Under the policy `trust`, the report does not call an agent's approval a person's."""
     place = begun(tmp_path, STAGE)
     place.done("amend", "propose", "--set", "workflow_plan=plan.md", "--reason", "Time.")
     place.done("--actor", "agent:hasty", "amend", "approve", "amend-1")

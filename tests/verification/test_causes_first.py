@@ -1,4 +1,4 @@
-"""Every view shows the line with the cause of a failure first."""
+"""Every view of a failure shows the line with its cause first."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CAUSES: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def run(folder: Path, stage: dict[str, Any]) -> Place:
-    """Return a workflow of one stage that was run until it failed."""
+    """Create a workflow of one stage, and run it until it fails."""
     folder.mkdir(exist_ok=True)
     entry = {"id": "stage-1", "name": "Run", **stage}
     plan = folder / "plan.json"
@@ -40,7 +40,7 @@ def run(folder: Path, stage: dict[str, Any]) -> Place:
 
 
 def told(place: Place) -> dict[str, str]:
-    """Return how each command describes the failure, by the name of the view."""
+    """Return the text in which each view describes the failure, by the name of the view."""
     (shown,) = place.done("status")["stages"]
     (item,) = [one for one in place.done("status")["account"] if one["kind"] == "failure"]
     return {
@@ -57,7 +57,7 @@ def told(place: Place) -> dict[str, str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("cause", CAUSES)
 def test_cause_is_the_first_line_of_an_error(tmp_path: Path, cause: str) -> None:
-    """The one-line error of a job or verify script has no traceback; the event keeps all output."""
+    """The error is one line without a traceback, and the event keeps the whole output."""
     command, more = CAUSES[cause]
     place = run(tmp_path, {"outputs": OUT, "parameters": {"command": command, **more}})
     found = told(place)
@@ -76,7 +76,7 @@ def test_cause_is_the_first_line_of_an_error(tmp_path: Path, cause: str) -> None
 @pytest.mark.long
 @pytest.mark.slow
 def test_failed_sweep_shows_the_errors_of_its_tasks(tmp_path: Path) -> None:
-    """The task list, the failure and the diagnosis show the error message of each task."""
+    """The task list, the stage's error and the diagnosis show the errors of the tasks."""
     raises = "python3 -c \"import sys; sys.exit(int(sys.argv[1]) and int('many'))\" $WFCTL_PARAM_T"
     verify = "test $WFCTL_PARAM_T != 0 || { echo T is 0, and that is no temperature; exit 4; }"
     parameters = {

@@ -1,4 +1,4 @@
-"""The error of a failed launch states what DPDispatcher raised, not where."""
+"""The error of a failed launch is DPDispatcher's original error, without its traceback."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LOG = (
 
 
 def refused(said: str) -> str:
-    """Return the log of a submission that the scheduler refused with the given message."""
+    """Return a DPDispatcher log in which the scheduler refused a job with this message."""
     raised = f"RuntimeError: command cd '/w' && sbatch .sub fails to execute\nerror message:{said}"
     return (
         "== now submit\nTraceback (most recent call last):\n"
@@ -48,7 +48,7 @@ def refused(said: str) -> str:
 def test_scheduler_message_is_the_cause_of_a_refused_submission(
     tmp_path: Path, said: str, cause: str
 ) -> None:
-    """The message precedes the last traceback of the log."""
+    """The diagnosis takes the scheduler's message, not the last traceback of the log."""
     attempt = AttemptPaths(tmp_path, "wf", "stage-1", "att-0001")
     attempt.folder.mkdir(parents=True)
     attempt.log.write_text(refused(said))
@@ -58,7 +58,7 @@ def test_scheduler_message_is_the_cause_of_a_refused_submission(
 
 @pytest.mark.parametrize("verdict", ["REJECTED", "NEVER_SUBMITTED"])
 def test_first_error_of_an_upload_is_the_cause(tmp_path: Path, verdict: str) -> None:
-    """The error is the cause whether the submission was refused or never made."""
+    """The diagnosis names the first of several errors, for either verdict."""
     attempt = AttemptPaths(tmp_path, "wf", "stage-1", "att-0001")
     attempt.folder.mkdir(parents=True)
     attempt.log.write_text(LOG)

@@ -1,4 +1,4 @@
-"""Status, report, page and audit report actions outside wfctl that change a result."""
+"""Status, report, page and audit report changes outside wfctl that affect a result."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ Deed = Callable[[Path, pytest.MonkeyPatch], Place]
 
 
 def with_script(folder: Path, text: str, **parameters: object) -> Place:
-    """Return a workflow whose script existed when the workflow was created."""
+    """Create a workflow of one stage whose script already exists."""
     file = folder / "root/stage-1/sample.sh"
     file.parent.mkdir(parents=True)
     file.write_text(text)
@@ -52,14 +52,14 @@ def with_script(folder: Path, text: str, **parameters: object) -> Place:
 
 
 def retried(place: Place) -> Place:
-    """Retry the failed stage and check that the run passes."""
+    """Retry the failed stage, and check that the run completes it."""
     place.done("stage", "retry", "stage-1", "--fix", "none")
     place.done("run")
     return place
 
 
 def exchanged_copy(folder: Path, _: pytest.MonkeyPatch) -> Place:
-    """Replace the copy that the job reads while the job runs."""
+    """Replace the job's copy of the script while the job runs."""
     waits = (
         "touch ../../../../../../started; until test -e ../../../../../../go; do sleep 0.05; done"
     )
@@ -75,7 +75,7 @@ def exchanged_copy(folder: Path, _: pytest.MonkeyPatch) -> Place:
 
 
 def waiting_job(folder: Path) -> tuple[Place, Path]:
-    """Start a job that waits and then imports a module; return the folder of its copies."""
+    """Start a job that waits and then imports a module; return the folder of its files."""
     root = folder / "root"
     (root / "scripts").mkdir(parents=True)
     (root / "scripts/one.py").write_text(WAITS)
@@ -100,7 +100,7 @@ def ended(place: Place) -> Place:
 
 
 def linked_folder(folder: Path, _: pytest.MonkeyPatch) -> Place:
-    """Replace the folder of the copies with a link to other files while the job runs."""
+    """Replace the job's folder of scripts with a link to other files while the job runs."""
     place, copies = waiting_job(folder)
     shutil.copytree(copies, folder / "evil")
     (folder / "evil/helper.py").write_text("VALUE = '99'\n")
@@ -110,7 +110,7 @@ def linked_folder(folder: Path, _: pytest.MonkeyPatch) -> Place:
 
 
 def hidden_module(folder: Path, _: pytest.MonkeyPatch) -> Place:
-    """Add a package that hides a module while the job runs."""
+    """While the job runs, add a package that hides one of its modules."""
     place, copies = waiting_job(folder)
     (copies / "helper").mkdir()
     (copies / "helper/__init__.py").write_text("VALUE = '99'\n")
@@ -118,7 +118,7 @@ def hidden_module(folder: Path, _: pytest.MonkeyPatch) -> Place:
 
 
 def removed_copy(folder: Path, _: pytest.MonkeyPatch) -> Place:
-    """Replace a copy while the job runs, and remove the copy before the job ends."""
+    """Replace the job's copy of a module while the job runs, and delete it before the end."""
     place, copies = waiting_job(folder)
     (copies / "helper.py").write_text("VALUE = '99'\n")
     (folder / "go").touch()
@@ -128,7 +128,7 @@ def removed_copy(folder: Path, _: pytest.MonkeyPatch) -> Place:
 
 
 def first_attempt(folder: Path, _: pytest.MonkeyPatch) -> Place:
-    """Change the script before the first attempt, and restore the script afterwards."""
+    """Change the script before the first attempt, and restore it after the run."""
     place = with_script(folder, "echo 0.5 > out.txt\n")
     script(place).write_text(CONSTANT)
     place.done("run")
@@ -153,7 +153,7 @@ def missing_afterwards(folder: Path, _: pytest.MonkeyPatch) -> Place:
 
 
 def seed(folder: Path, patch: pytest.MonkeyPatch) -> Place:
-    """Give a variable another value in the attempt that passes."""
+    """Change an environment variable between the failed and the passing attempt."""
     patch.setenv("SEED", "1")
     place = with_script(folder, '[ "$SEED" = 2 ] && echo 1 > out.txt\n')
     assert place.json("run").code == 6
@@ -162,7 +162,7 @@ def seed(folder: Path, patch: pytest.MonkeyPatch) -> Place:
 
 
 def sampler(folder: Path, patch: pytest.MonkeyPatch, text: str) -> Path:
-    """Put a program `sampler` first on PATH."""
+    """Create a program `sampler` in the first folder of PATH, and return its path."""
     program = folder / "bin/sampler"
     program.parent.mkdir()
     program.write_text(f"#!/bin/bash\n{text}\n")
@@ -172,7 +172,7 @@ def sampler(folder: Path, patch: pytest.MonkeyPatch, text: str) -> Path:
 
 
 def replaced_program(folder: Path, patch: pytest.MonkeyPatch) -> Place:
-    """Replace the program of the command with another file at the same path."""
+    """After a failure, replace the program of the command with another file."""
     program = sampler(folder, patch, "exit 3")
     place = with_script(folder, FAILS, command="sampler --steps 5")
     assert place.json("run").code == 6
@@ -181,7 +181,7 @@ def replaced_program(folder: Path, patch: pytest.MonkeyPatch) -> Place:
 
 
 def program_of_a_rerun(folder: Path, patch: pytest.MonkeyPatch) -> Place:
-    """Replace the program after the first completion of the stage."""
+    """Replace the program of the command between the completion and a rerun."""
     program = sampler(folder, patch, "echo 0.5 > out.txt")
     place = with_script(folder, FAILS, command="SEED=1 sampler --steps 5")
     place.done("run")
@@ -192,7 +192,7 @@ def program_of_a_rerun(folder: Path, patch: pytest.MonkeyPatch) -> Place:
 
 
 def module_of_a_package(folder: Path, _: pytest.MonkeyPatch) -> Place:
-    """Change a module inside a package that the check imports."""
+    """After a failure, change a module in a package that the check imports."""
     place = with_script(folder, "echo 0.5 > out.txt\n", verify="python3 check.py")
     (place.path / "limits/inner").mkdir(parents=True)
     (place.path / "limits/inner/bounds.py").write_text("LEAST = 0.9\n")
@@ -200,13 +200,14 @@ def module_of_a_package(folder: Path, _: pytest.MonkeyPatch) -> Place:
     text += "assert float(open('stage-1/out.txt').read()) > bounds.LEAST\n"
     (place.path / "check.py").write_text(text)
     assert place.json("run").code == 6
-    # A different length: Python reuses a compiled module if size and time are equal.
+    # The new text has another length, because Python reuses a compiled module if size and time are
+    # equal.
     (place.path / "limits/inner/bounds.py").write_text("LEAST = 0.10\n")
     return retried(place)
 
 
 def seed_of_two_reruns(folder: Path, patch: pytest.MonkeyPatch) -> Place:
-    """Give a variable another value in a rerun, and the same value in the next rerun."""
+    """Change an environment variable before a rerun, and rerun the stage twice."""
     patch.setenv("SEED", "1")
     place = with_script(folder, "echo $SEED > out.txt\n")
     place.done("run")
@@ -226,7 +227,7 @@ def added_data(folder: Path, _: pytest.MonkeyPatch) -> Place:
 
 
 def checked_by_a_module(folder: Path) -> Place:
-    """Return a workflow whose check imports a module of a package next to it."""
+    """Create a workflow whose check imports a module from a package next to it."""
     place = with_script(folder, "echo 0.5 > out.txt\n", verify="python3 scripts/check.py")
     (place.path / "scripts/lib").mkdir(parents=True)
     (place.path / "scripts/lib/limits.py").write_text("LEAST = 0.9\n")
@@ -237,7 +238,7 @@ def checked_by_a_module(folder: Path) -> Place:
 
 
 def module_between_two_checks(folder: Path, _: pytest.MonkeyPatch) -> Place:
-    """Change a module of the check after a refused completion."""
+    """Change a module that the check imports between a refused and an accepted completion."""
     place = checked_by_a_module(folder)
     place.done("dispatch", "stage-1", "--sync")
     assert place.json("stage", "complete", "stage-1").code == 5
@@ -278,7 +279,7 @@ DEEDS: list[tuple[Deed, str, str]] = [
 def test_each_manipulation_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, deed: Deed, kind: str, words: str
 ) -> None:
-    """Status, report, page and audit all list the same item for a manipulated run."""
+    """Status, report, page and audit all have the expected item about the manipulation."""
     place = deed(tmp_path, monkeypatch)
     check_reported(place, (kind, words), (kind, words))
 
@@ -286,7 +287,7 @@ def test_each_manipulation_is_reported(
 @pytest.mark.long
 @pytest.mark.slow
 def test_approved_script_is_no_longer_reported(tmp_path: Path) -> None:
-    """The approval contains the digest of the script that ran, so the audit is clean."""
+    """After a person approves the digest of the changed script, the audit is clean."""
     place = with_script(tmp_path, "echo 0.5 > out.txt\n")
     script(place).write_text(CONSTANT)
     place.done("run")
@@ -302,7 +303,7 @@ def test_approved_script_is_no_longer_reported(tmp_path: Path) -> None:
 def test_log_does_not_reveal_values_of_environment_variables(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The digests of the values need a key that only the owner of the root can read."""
+    """wfctl records digests made with a secret key, which only the owner can read."""
     monkeypatch.setenv("MY_TOKEN", "1234")
     monkeypatch.setenv("SSH_TTY", "/dev/pts/1")
     place = with_script(tmp_path, CONSTANT)
@@ -324,7 +325,7 @@ def test_log_does_not_reveal_values_of_environment_variables(
 def test_other_terminal_is_not_reported_as_other_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Variables that describe a terminal or a login session do not affect results."""
+    """Variables of a terminal or login session do not affect results and are ignored."""
     monkeypatch.setenv("TERM", "xterm")
     place = with_script(tmp_path, "[ -e ../../../../../../go ] && echo 1 > out.txt\n")
     assert place.json("run").code == 6
@@ -355,7 +356,7 @@ def test_other_terminal_is_not_reported_as_other_environment(
 def test_report_names_only_new_folders_of_path(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
-    """A folder that PATH lists twice is not reported as a difference."""
+    """The report names a new folder of PATH, but not a folder that PATH lists twice."""
     place = with_script(tmp_path, "[ -e ../../../../../../go ] && echo 1 > out.txt\n")
     assert place.json("run").code == 6
     (place.path / "go").touch()
@@ -371,7 +372,7 @@ def test_report_names_only_new_folders_of_path(
 def test_agreement_to_an_environment_covers_later_reruns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After a person agrees to an attempt, earlier attempts are no longer compared."""
+    """After a person agrees to an attempt, wfctl does not compare it with earlier ones."""
     place = seed_of_two_reruns(tmp_path, monkeypatch)
     (entry,) = {one["entry"] for one in place.json("audit", "bypasses").data}
     place.done("audit", "agree", entry, "--reason", "seen", "--actor", "user:pi")
@@ -383,7 +384,10 @@ def test_agreement_to_an_environment_covers_later_reruns(
 
 
 def compile_other_text(module: Path, text: str) -> None:
-    """Write a compiled copy of other code whose recorded size and time match the module."""
+    """Replace the compiled copy of a module with other code that Python would load.
+
+    Its recorded size and time match the module.
+    """
     other = module.with_name(f"other_{module.name}")
     other.write_text(text)
     copy = Path(importlib.util.cache_from_source(str(module)))
@@ -398,7 +402,7 @@ def compile_other_text(module: Path, text: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("inputs", ["[]", '["scripts/lib/limits.py"]'])
 def test_check_ignores_compiled_copies_of_modules(tmp_path: Path, inputs: str) -> None:
-    """Python itself would load a compiled copy whose size and time match the module."""
+    """The check runs the module's source; Python alone would load the compiled copy."""
     place = checked_by_a_module(tmp_path)
     if inputs != "[]":
         line = ["amend", "propose", "--stage", "stage-1", "--set", f"inputs={inputs}"]
@@ -413,7 +417,7 @@ def test_check_ignores_compiled_copies_of_modules(tmp_path: Path, inputs: str) -
 
 @pytest.mark.slow
 def test_compiled_modules_are_not_sent_to_a_job(tmp_path: Path) -> None:
-    """The stage folder and an input folder are sent without their compiled modules."""
+    """wfctl copies modules to the job without the compiled files next to them."""
     text = "import one, helper\nopen('out.txt', 'w').write(one.VALUE + helper.VALUE)\n"
     command = "PYTHONPATH=../scripts python3 sample.sh"
     place = with_script(tmp_path, text, command=command, forward_files=None)

@@ -1,4 +1,4 @@
-"""The diagnosis finds the category of a failure and the line of output that shows it."""
+"""The diagnosis of a failure finds its category and the output line that shows the cause."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ EXITS = {127: "software", 137: "resource", 139: "software", 1: "unknown", None: 
 
 
 def attempt_in(folder: Path, err: str = "", log: str = "") -> AttemptPaths:
-    """Return a launched attempt whose output was downloaded."""
+    """Create the files of an attempt whose job wrote the given stderr and stdout."""
     attempt = AttemptPaths(folder, "wf", "stage-1", "att-0001")
     attempt.folder.mkdir(parents=True)
     attempt.launch_record.write_text("{}")
@@ -48,7 +48,7 @@ def attempt_in(folder: Path, err: str = "", log: str = "") -> AttemptPaths:
 @pytest.mark.parametrize("name", ["err", "log"])
 @pytest.mark.parametrize("line", CATEGORIES)
 def test_error_message_determines_the_category(tmp_path: Path, line: str, name: str) -> None:
-    """The message is found in both `err` and `log`."""
+    """The diagnosis finds the message in the file `err` or `log` of the job."""
     attempt = attempt_in(tmp_path, **{name: f"start\n{line}\nend\n"})
     found = diagnose(attempt, submitted(), "TASK_FAILED")
     assert found.category == CATEGORIES[line]
@@ -60,14 +60,14 @@ def test_error_message_determines_the_category(tmp_path: Path, line: str, name: 
 def test_exit_code_determines_the_category_without_a_message(
     tmp_path: Path, code: int | None
 ) -> None:
-    """Exit codes follow the shell: 127 is a missing program, 128 and more a signal."""
+    """Exit code 127 means a missing program, and a code above 128 means a signal."""
     job = {**{f: getattr(JOB, f) for f in JOB.__slots__}, "exit_code": code}
     evidence = submitted(type(JOB)(**job))
     assert diagnose(attempt_in(tmp_path), evidence, "TASK_FAILED").category == EXITS[code]
 
 
 def test_kill_message_outranks_a_traceback(tmp_path: Path) -> None:
-    """A traceback has many causes, so the message of the out-of-memory killer decides."""
+    """The message of the out-of-memory killer is more specific than a Python traceback."""
     err = "Traceback (most recent call last):\nValueError: x\nslurmstepd: error: oom_kill\n"
     assert diagnose(attempt_in(tmp_path, err), submitted(), "TASK_FAILED").category == "resource"
 
@@ -83,7 +83,7 @@ def test_verdict_determines_the_category_without_job_output(
 
 
 def failing(folder: Path, command: str, **stage: Any) -> Place:
-    """Return a workflow of one stage whose job ran the given command and failed."""
+    """Create a workflow of one stage, and run its command in a job that fails."""
     parameters = {"command": command, "expected_seconds": 1, **stage.pop("parameters", {})}
     entry = {"id": "stage-1", "name": "Run", **stage, "parameters": parameters}
     place = Place(folder / "root")
@@ -102,7 +102,7 @@ def status(place: Place) -> dict[str, Any]:
 
 @pytest.mark.slow
 def test_failed_job_is_recorded_with_its_diagnosis(tmp_path: Path) -> None:
-    """The event and progress.log have the category; `stage diagnose` repeats it without writing."""
+    """The event and progress.log have the category, and `stage diagnose` prints it again."""
     place = failing(tmp_path, "echo working; no-such-program", outputs=["stage-1/out.txt"])
     (event,) = place.done("events", "--type", "stage.failed")
     assert event["data"]["category"] == "software"
@@ -119,7 +119,7 @@ def test_failed_job_is_recorded_with_its_diagnosis(tmp_path: Path) -> None:
 @pytest.mark.long
 @pytest.mark.slow
 def test_diagnostic_run_downloads_log_and_err(tmp_path: Path) -> None:
-    """The run uses up a retry, ends as failed, and does not change the submission file."""
+    """The diagnostic run counts as a retry and leaves the submission file unchanged."""
     command = "echo so far; echo why >&2; exit 3"
     place = failing(tmp_path, command, outputs=["stage-1/out.txt"])
     own = {"work_base": ".", "machine": {"batch_type": "Shell", "context_type": "LocalContext"}}
@@ -141,7 +141,7 @@ def test_diagnostic_run_downloads_log_and_err(tmp_path: Path) -> None:
 @pytest.mark.long
 @pytest.mark.slow
 def test_successful_diagnostic_run_leaves_the_stage_failed(tmp_path: Path) -> None:
-    """A diagnostic run does not download outputs, so it does not complete the stage."""
+    """A diagnostic run downloads no outputs, so its success does not complete the stage."""
     place = failing(
         tmp_path, "test -e ../../../../../there && echo hi > out.txt", outputs=["stage-1/out.txt"]
     )
@@ -152,7 +152,7 @@ def test_successful_diagnostic_run_leaves_the_stage_failed(tmp_path: Path) -> No
 
 
 def failed(place: Place, attempts: int = 1) -> None:
-    """Record failures of the stage, with a retry between two of them."""
+    """Record the given number of failures of the stage, with a retry between them."""
     for number in range(attempts):
         if number:
             place.done("stage", "retry", "stage-1", "--fix", "mended")
@@ -162,7 +162,7 @@ def failed(place: Place, attempts: int = 1) -> None:
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
-    """Make a workflow of one stage that was never run."""
+    """Create a workflow of one stage that has not run."""
     monkeypatch.setenv("WFCTL_ACTOR", "user:ada")
     parameters = {"command": "true", "dt": 0.005}
     plan = {
@@ -179,7 +179,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     "way", [["retry", "stage-1", "--fix", "x"], ["diagnose", "stage-1", "--submit"]]
 )
 def test_retry_limit_includes_diagnostic_runs(place: Place, way: list[str]) -> None:
-    """After three retries on a local backend, only an approved rerun continues the stage."""
+    """After three retries or diagnostic runs, only an approved rerun makes it ready."""
     failed(place, attempts=4)
     answer = place.json("stage", *way)
     assert (answer.code, answer.error["code"]) == (5, "retry_limit_reached")
@@ -192,7 +192,7 @@ def test_retry_limit_includes_diagnostic_runs(place: Place, way: list[str]) -> N
 
 
 def test_diagnosis_requires_a_failure(place: Place) -> None:
-    """Both forms of `stage diagnose` refuse a stage that has not failed."""
+    """`stage diagnose`, with and without `--submit`, refuses a stage that has not failed."""
     assert place.json("stage", "diagnose", "stage-1", "--submit").code == 5
     assert place.json("stage", "diagnose", "stage-1").code == 3
 
@@ -206,7 +206,7 @@ def test_fail_command_accepts_known_categories_only(place: Place) -> None:
 
 
 def test_retry_waits_for_amendment_of_edited_parameters(place: Place) -> None:
-    """The retry is refused until the manual edit is adopted and approved, or reverted."""
+    """wfctl refuses the retry until a person reverts the edit, or adopts and approves it."""
     failed(place)
     path = place.path / "workflow-state.json"
     state = json.loads(path.read_text())
@@ -220,7 +220,7 @@ def test_retry_waits_for_amendment_of_edited_parameters(place: Place) -> None:
 
 
 def submission(place: Place, **resources: Any) -> None:
-    """Write a submission file with the given resources, as a launch does."""
+    """Write a submission file with the given resources, like a launch does."""
     task = {"command": "true", "task_work_path": "stage-1"}
     given = {"resources": {"group_size": 1, **resources}, "task_list": [task]}
     (place.path / "stage-1").mkdir(exist_ok=True)
@@ -228,7 +228,7 @@ def submission(place: Place, **resources: Any) -> None:
 
 
 def test_retry_with_more_resources_waits_for_an_amendment(place: Place) -> None:
-    """Resources are parameters and need approval; the list of files to send does not."""
+    """wfctl refuses the retry if the submission file requests resources nobody approved."""
     failed(place)
     submission(place)
     own = place.path / "stage-1/.attempts/att-0001"
@@ -243,7 +243,7 @@ def test_retry_with_more_resources_waits_for_an_amendment(place: Place) -> None:
 
 
 def test_regenerating_a_submission_requires_a_command(tmp_path: Path) -> None:
-    """Without a command in the parameters, `--regenerate` ends with nothing_to_build_from."""
+    """`stage retry --regenerate` refuses a stage without a command in its parameters."""
     plan = {"workflow_id": "w", "stages": [{"id": "stage-1", "name": "A"}]}
     place = Place(tmp_path / "root")
     place.path.mkdir()

@@ -1,4 +1,4 @@
-"""An ordinary correction is reported, and one agreement of a person makes the audit clean."""
+"""The audit reports an ordinary correction, and one agreement of a person settles it."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def failed(place: Place) -> Place:
 
 
 def corrected_script(folder: Path, _: pytest.MonkeyPatch) -> Place:
-    """Correct a script that failed."""
+    """Run a script that fails, correct it, and retry the stage."""
     place = failed(with_script(folder, "exit 3\n"))
     script(place).write_text(GOOD)
     return retried(place)
 
 
 def corrected_input(folder: Path, _: pytest.MonkeyPatch) -> Place:
-    """Correct wrong input data."""
+    """Run with wrong input data, correct the data, and retry the stage."""
     text = f"grep right data.txt && {GOOD}"
     place = with_script(folder, text, forward_files=["sample.sh", "data.txt"])
     data = script(place).with_name("data.txt")
@@ -44,7 +44,7 @@ def corrected_input(folder: Path, _: pytest.MonkeyPatch) -> Place:
 
 
 def activated_environment(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
-    """Activate an environment that has the missing program."""
+    """Run without a required program, activate an environment that has it, and retry."""
     place = failed(with_script(folder, f"measure\n{GOOD}", command="bash -e sample.sh"))
     program = folder / "env/bin/measure"
     program.parent.mkdir(parents=True)
@@ -56,7 +56,7 @@ def activated_environment(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Plac
 
 
 def added_module(folder: Path, _: pytest.MonkeyPatch) -> Place:
-    """Add a missing module that a script imports."""
+    """Run a script that lacks a module, add the module, and retry the stage."""
     text = "import helper\nopen('out.txt', 'w').write(helper.VALUE)\n"
     command = f"python3 {folder / 'root/stage-1/sample.sh'}"
     place = failed(with_script(folder, text, command=command))
@@ -65,7 +65,7 @@ def added_module(folder: Path, _: pytest.MonkeyPatch) -> Place:
 
 
 def corrected_folder(folder: Path, _: pytest.MonkeyPatch) -> Place:
-    """Correct a script and a module in a folder that is an input."""
+    """Correct a script and its module in a folder that is an input, and retry the stage."""
     scripts = folder / "root/scripts"
     scripts.mkdir(parents=True)
     text = "import helper\nopen('out.txt', 'w').write(helper.VALUE)\n"
@@ -122,7 +122,7 @@ def removed_import(folder: Path, _: pytest.MonkeyPatch) -> Place:
     return retried(place)
 
 
-#: Names of the studies for which the audit reports nothing.
+#: Names of the corrections that the audit does not report at all.
 CLEAN = {"moved_folder", "folder_named_as_a_module"}
 STUDIES: dict[str, Study] = {
     one.__name__: one
@@ -139,7 +139,7 @@ STUDIES: dict[str, Study] = {
 def test_audit_of_an_honest_study_needs_at_most_one_agreement(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One audit entry contains everything that is reported about one correction."""
+    """One audit entry covers all that is reported about one correction."""
     (tmp_path / "w").mkdir()
     place = STUDIES[name](tmp_path / "w", monkeypatch)
     listed = place.json("audit", "bypasses").data

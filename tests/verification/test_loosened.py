@@ -1,4 +1,4 @@
-"""If a verify script is loosened between a failure and a pass, a person decides."""
+"""If a check is loosened between a failure and a pass, a person must approve it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from tests.cli.support import Place
 from tests.sweeps.support import begun
 
-#: The first script fails every result, and the second passes every result.
+#: Texts of the check script: one rejects every result, and one accepts every result.
 STRICT, LOOSE = "exit 1\n", "exit 0\n"
 
 
@@ -27,7 +27,7 @@ def _stage(kind: str) -> dict[str, Any]:
 
 
 def _failed(folder: Path, kind: str) -> Place:
-    """Return a workflow whose script refused the stage and was then changed to pass everything."""
+    """Create a stage that its check rejected, and then loosen the check script."""
     place = begun(folder, _stage(kind))
     script = place.path / "stage-1/check.sh"
     script.parent.mkdir(exist_ok=True)
@@ -42,7 +42,7 @@ def _failed(folder: Path, kind: str) -> Place:
 @pytest.mark.long
 @pytest.mark.parametrize("kind", ["stage", "sweep"])
 def test_pass_by_a_changed_script_waits_for_a_person(tmp_path: Path, kind: str) -> None:
-    """Evidence is refused; only an approval of the new digest completes the stage."""
+    """wfctl completes the stage only after a person approves the new script."""
     place = _failed(tmp_path, kind)
     ended = place.json("run")
     assert "which the check uses, has changed since" in ended.data["message"], ended
@@ -70,7 +70,7 @@ def test_pass_by_a_changed_script_waits_for_a_person(tmp_path: Path, kind: str) 
 @pytest.mark.long
 @pytest.mark.slow
 def test_compare_shows_attempts_with_different_scripts(tmp_path: Path) -> None:
-    """The digests of the script differ, although the command that names the script is the same."""
+    """`compare` shows different digests, although both attempts ran the same command."""
     place = _failed(tmp_path, "stage")
     place.json("run")
     said = place.done("compare", "stage-1/att-0001", "stage-1/att-0002")

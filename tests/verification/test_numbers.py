@@ -1,4 +1,4 @@
-"""Metrics of a stage are read from its outputs, recorded, and shown as results."""
+"""wfctl reads the metrics of a stage from its outputs, records them and shows results."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FIT = json.dumps({"tc": 2.261, "error": 0.0102})
 
 
 def fit(command: str = f"echo '{FIT}' > fit.json", **parameters: Any) -> dict[str, Any]:
-    """Return a stage that writes a number with its error."""
+    """Return a stage whose job writes a JSON file with a number and its error."""
     return {
         "id": "stage-1",
         "name": "Fit",
@@ -36,7 +36,7 @@ def fit(command: str = f"echo '{FIT}' > fit.json", **parameters: Any) -> dict[st
 
 
 def begun(folder: Path, *stages: Any, results: Any = ("stage-1.T_c",)) -> Place:
-    """Create a workflow with the given stages and results."""
+    """Create a workflow of the given stages, whose plan names the given results."""
     place = Place(folder / "root")
     place.path.mkdir()
     plan = {"workflow_id": "fit", "purpose": "Where it melts.", "stages": stages}
@@ -51,7 +51,7 @@ def recorded(place: Place, type_: str = "stage.completed") -> Any:
 
 
 def test_status_of_a_finished_workflow_starts_with_its_result(tmp_path: Path) -> None:
-    """The result has its error, unit, and distance from the reference value."""
+    """The first line has the value, error, unit, and distance from the reference value."""
     place = begun(tmp_path, fit())
     assert "T_c" not in place.call("status").out
     place.done("run")
@@ -79,7 +79,7 @@ def test_status_of_a_finished_workflow_starts_with_its_result(tmp_path: Path) ->
 
 
 def test_unfinished_workflow_shows_results_so_far(tmp_path: Path) -> None:
-    """A result without a value names the stage it waits for."""
+    """For a result without a value, `results` names the stage that will compute it."""
     more = {"id": "stage-2", "name": "Judge", "depends_on": ["stage-1"]}
     place = begun(tmp_path, fit(), more)
     assert place.call("results").out.splitlines() == ["T_c (stage-1 is ready)"]
@@ -102,7 +102,7 @@ def test_unfinished_workflow_shows_results_so_far(tmp_path: Path) -> None:
 def test_metric_is_read_from_json_or_a_table_column(
     tmp_path: Path, name: str, content: str, at: str, value: float
 ) -> None:
-    """A column gives the value of the named row, or of the last row by default."""
+    """From a table, wfctl reads the named row of a column, or by default the last row."""
     (tmp_path / "content").write_text(content)
     stage = fit(f"cp {tmp_path}/content {name}", metrics={"x": at})
     place = begun(tmp_path, {**stage, "outputs": [f"stage-1/{name}"]}, results=["stage-1.x"])
@@ -148,14 +148,14 @@ def test_stage_with_unreadable_metric_fails(tmp_path: Path, content: str, said: 
 def test_ambiguous_table_cell_raises_an_error(
     tmp_path: Path, content: str, pointer: str, said: str
 ) -> None:
-    """A truncated row or a duplicate column does not yield the value of another cell."""
+    """For a truncated row or a duplicate column, wfctl does not read another cell instead."""
     (tmp_path / "t.csv").write_text(content)
     with pytest.raises(ValueError, match=said):
         read_metric(tmp_path / "t.csv", Metric("T", "t.csv", pointer))
 
 
 def test_unreadable_metric_file_is_not_called_empty(tmp_path: Path) -> None:
-    """The error of a too large file or of a folder states why it cannot be read."""
+    """For a folder or a too large file, the error states why it cannot be read."""
     with (tmp_path / "t.json").open("wb") as file:
         file.truncate(2**31)
     (tmp_path / "d.json").mkdir()
@@ -174,7 +174,7 @@ def test_unreadable_table_fails_the_stage(tmp_path: Path) -> None:
 
 
 def test_metric_of_a_failed_stage_is_shown_with_its_attempt_only(tmp_path: Path) -> None:
-    """The rejected value is visible in the attempt, but not as a result."""
+    """`show` lists the value in the attempt, and `results` does not show it."""
     place = begun(tmp_path, fit(verify="exit 1"))
     assert place.json("run").code == 6
     assert recorded(place, "stage.failed")[0]["value"] == 2.261
@@ -185,7 +185,7 @@ def test_metric_of_a_failed_stage_is_shown_with_its_attempt_only(tmp_path: Path)
 
 
 def test_stage_to_run_again_has_no_current_metric(tmp_path: Path) -> None:
-    """A stage that waits for its rerun or failed it shows metrics in its attempts only."""
+    """If a stage waits for a rerun or failed in it, only its attempts have metrics."""
     (tmp_path / "fit.json").write_text(FIT)
     good = tmp_path / "good"
     good.touch()
@@ -206,7 +206,7 @@ def test_stage_to_run_again_has_no_current_metric(tmp_path: Path) -> None:
 
 
 def test_metric_of_a_sweep_is_the_value_of_its_best_task(tmp_path: Path) -> None:
-    """The field `better` selects the task; the errors of all tasks are a table column."""
+    """The field `better` selects the best task, and a table column has the errors of all."""
     metrics = {"energy": {"at": "e.json#/e", "error": "e.json#/e", "better": "lower"}}
     stage = sweep(tmp_path / "trace", {"grid": {"T": [3, 1, 2]}}, metrics=metrics)
     place = begun(tmp_path, stage, results=["stage-1.energy"])
@@ -223,7 +223,7 @@ def test_metric_of_a_sweep_is_the_value_of_its_best_task(tmp_path: Path) -> None
 
 
 def test_adopting_edited_results_updates_their_metrics(tmp_path: Path) -> None:
-    """After an edited file is adopted, its new value is the result."""
+    """After a person adopts an edited result file, its new value is the result."""
     place = begun(tmp_path, fit())
     place.done("run")
     (place.path / "stage-1/fit.json").write_text(FIT.replace("2.261", "2.5"))
@@ -234,7 +234,7 @@ def test_adopting_edited_results_updates_their_metrics(tmp_path: Path) -> None:
 
 
 def test_amended_metric_is_read_without_a_new_computation(tmp_path: Path) -> None:
-    """The existing outputs are verified again, and the job does not run again."""
+    """wfctl verifies the existing outputs again and does not run the job again."""
     trace = tmp_path / "trace"
     place = begun(tmp_path, fit(f"echo x >> {trace}; echo '{FIT}' > fit.json"))
     place.done("run")
@@ -248,7 +248,7 @@ def test_amended_metric_is_read_without_a_new_computation(tmp_path: Path) -> Non
 
 
 def test_amendment_can_name_results_later(tmp_path: Path) -> None:
-    """The results of a finished workflow are shown without a new computation."""
+    """An amendment adds results to a finished workflow without a new computation."""
     place = begun(tmp_path, fit(), results=None)
     place.done("run")
     assert "the plan names no results" in place.call("results").out
@@ -292,7 +292,7 @@ def test_plan_with_invalid_metrics_or_results_is_refused(
 
 
 def test_parameter_named_metrics_in_another_form_is_ignored() -> None:
-    """Older workflows may pass a parameter of this name to their command."""
+    """In older workflows, `metrics` may be an ordinary parameter of the command."""
     for value in (["rmsd"], "rmsd", None, {"rmsd": 7}):
         assert parse_valid_metrics({"metrics": value}) == {}
 
@@ -312,7 +312,7 @@ def test_parameter_named_metrics_in_another_form_is_ignored() -> None:
 def test_number_is_rounded_to_two_digits_of_its_error(
     value: float, error: float | None, text: str
 ) -> None:
-    """A number without an error is printed with its significant digits."""
+    """A number without an error is printed with all its significant digits."""
     assert format_with_error(value, error) == text
 
 
@@ -325,7 +325,7 @@ def test_distance_without_an_error_is_printed_in_percent() -> None:
 
 @pytest.mark.long
 def test_result_shows_changed_file_or_stale_stage(tmp_path: Path) -> None:
-    """Status, results, report, rehydrate and page mark the result itself."""
+    """Every view marks a result whose file has changed or whose stage is stale."""
     judged = {
         "id": "stage-2",
         "name": "Judge",
@@ -354,7 +354,7 @@ def test_result_shows_changed_file_or_stale_stage(tmp_path: Path) -> None:
 
 
 def test_metrics_with_the_same_name_are_shown_with_their_stages(tmp_path: Path) -> None:
-    """A result that the plan names twice is shown once."""
+    """`results` adds the stage to both names, and shows a repeated result only once."""
     other = {
         **fit(metrics={"T_c": "fit.json#/tc"}),
         "id": "stage-2",
@@ -367,7 +367,7 @@ def test_metrics_with_the_same_name_are_shown_with_their_stages(tmp_path: Path) 
 
 
 def test_missing_result_file_in_an_output_folder_fails_the_stage(tmp_path: Path) -> None:
-    """The error names the result file that the output folder does not contain."""
+    """The stage's error names the result file that its output folder does not contain."""
     stage = {
         "id": "stage-1",
         "name": "Draw",
@@ -381,7 +381,7 @@ def test_missing_result_file_in_an_output_folder_fails_the_stage(tmp_path: Path)
 
 
 def test_distance_of_extreme_numbers_is_finite_or_none() -> None:
-    """Very large and very small values do not overflow."""
+    """The distance of very large or small numbers does not overflow."""
     assert measure_difference(1e308, None, -1e308, None) is None
     assert measure_difference(5e-324, 5e-324, 1e308, None) == (1e308, None, None)
     assert measure_difference(10**300, 1, 0.0, None) == (-1e300, -1.0, 1e300)
@@ -403,7 +403,7 @@ def test_distance_of_extreme_numbers_is_finite_or_none() -> None:
 def test_metric_named_like_a_task_column_is_refused(
     tmp_path: Path, metrics: Any, name: str
 ) -> None:
-    """Two columns of one name would be confused in `tasks --where`, `metrics` and the table."""
+    """`plan check` refuses the name, as two columns of the task table would have it."""
     stage = sweep(tmp_path / "trace", {"grid": {"T": [1, 2]}}, metrics=metrics)
     plan = {"workflow_id": "fit", "stages": [stage]}
     refused = call("plan", "check", str(write_plan(tmp_path, plan)), "-o", "json")

@@ -1,4 +1,4 @@
-"""Outputs are read according to their file names; truncated files and NaN are detected."""
+"""wfctl reads output files by their type, and detects truncated files and NaN."""
 
 from __future__ import annotations
 
@@ -71,21 +71,21 @@ NOT_FINITE = {
 
 @pytest.mark.parametrize("name", WHOLE)
 def test_complete_file_is_read_without_problems(tmp_path: Path, name: str) -> None:
-    """A valid file of each type has no problem and only finite numbers."""
+    """For a valid file of each type, the reader reports no problem or NaN."""
     found = read(tmp_path, name, WHOLE[name])
     assert (found.problem, found.not_finite) == (None, None)
 
 
 @pytest.mark.parametrize("name", BROKEN)
 def test_broken_file_is_detected(tmp_path: Path, name: str) -> None:
-    """The problem states what was wrong with the file."""
+    """The reader reports the expected problem for a broken file of each type."""
     content, problem = BROKEN[name]
     assert problem in (read(tmp_path, name, content).problem or "")
 
 
 @pytest.mark.parametrize("name", NOT_FINITE)
 def test_nan_and_infinity_are_located(tmp_path: Path, name: str) -> None:
-    """The reading names the place of the first NaN or infinite number."""
+    """The reader reports the position of the first NaN or infinite number."""
     content, place = NOT_FINITE[name]
     found = read(tmp_path, name, content)
     assert place in (found.not_finite or "")
@@ -94,7 +94,7 @@ def test_nan_and_infinity_are_located(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("path", sorted(ARRAYS.iterdir()), ids=lambda path: path.name)
 def test_arrays_are_read_without_numpy(path: Path) -> None:
-    """NaN and infinity are found in every order, type and compression."""
+    """The reader finds NaN and infinity for each byte order, number type and compression."""
     found = read_output(path)
     assert found is not None
     assert found.problem is None
@@ -102,7 +102,7 @@ def test_arrays_are_read_without_numpy(path: Path) -> None:
 
 
 def test_array_of_objects_is_not_unpickled() -> None:
-    """A remark says that the array contains pickled objects."""
+    """The reader notes that the array has pickled objects, and does not load them."""
     found = read_output(ARRAYS / "objects.npy")
     assert found is not None
     assert found.remarks == ["contains pickled Python objects, which wfctl does not read"]
@@ -112,7 +112,7 @@ def test_array_of_objects_is_not_unpickled() -> None:
     "path", [p for p in sorted(ARRAYS.iterdir()) if p.stem != "objects"], ids=lambda p: p.name
 )
 def test_truncated_array_is_detected(path: Path) -> None:
-    """The array is cut at every seventh byte."""
+    """The reader reports a problem wherever the file of the array is cut off."""
     whole = path.read_bytes()
     reader = file_types.read_npz if path.suffix == ".npz" else file_types.read_npy
     for size in range(0, len(whole), 7):
@@ -121,13 +121,13 @@ def test_truncated_array_is_detected(path: Path) -> None:
 
 @given(cut=st.integers(0, len(picture()) - 1))
 def test_truncated_image_is_detected(cut: int) -> None:
-    """The image is cut at any byte."""
+    """The reader reports a problem at whatever byte the image is cut off."""
     assert file_types.read_png(io.BytesIO(picture()[:cut])).problem is not None
 
 
 @given(place=st.integers(0, len(picture()) - 1), bit=st.integers(0, 7))
 def test_image_with_a_flipped_bit_is_detected(place: int, bit: int) -> None:
-    """Each chunk of a PNG file has a checksum."""
+    """The reader compares the checksum of each chunk of a PNG file."""
     changed = bytearray(picture())
     changed[place] ^= 1 << bit
     assert file_types.read_png(io.BytesIO(bytes(changed))).problem is not None
@@ -138,7 +138,7 @@ NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
 
 @given(value=st.recursive(st.none() | st.booleans() | NUMBERS | st.text(), st.lists))
 def test_json_written_by_python_is_read(value: object) -> None:
-    """Complete JSON is valid; JSON without its last byte is not."""
+    """The reader accepts complete JSON, and reports JSON without its last byte."""
     whole = json.dumps([value]).encode()
     assert file_types.read_json(io.BytesIO(whole)).problem is None
     assert file_types.read_json(io.BytesIO(whole[:-1])).problem is not None
@@ -148,13 +148,13 @@ def test_json_written_by_python_is_read(value: object) -> None:
 def test_readers_accept_arbitrary_bytes(
     tmp_path_factory: pytest.TempPathFactory, content: bytes, name: str
 ) -> None:
-    """A reader returns content or a problem, and never raises."""
+    """For any bytes, a reader returns the content or a problem, and never raises an error."""
     read(tmp_path_factory.mktemp("any"), name, content)
 
 
 @pytest.mark.parametrize("packed", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
 def test_archive_reader_survives_any_changed_byte(packed: int) -> None:
-    """Each byte of an archive is changed, for each compression method."""
+    """The reader raises no error, whichever byte of a zip archive is changed."""
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w", packed) as archive:
         archive.write(ARRAYS / "doubles.npy", "doubles.npy")
@@ -165,13 +165,13 @@ def test_archive_reader_survives_any_changed_byte(packed: int) -> None:
 
 
 def test_file_of_unknown_type_is_not_read(tmp_path: Path) -> None:
-    """An unknown file extension gives no reading."""
+    """wfctl reads no file whose extension it does not know."""
     (tmp_path / "a.restart").write_bytes(b"\0")
     assert read_output(tmp_path / "a.restart") is None
 
 
 class Metered(io.BytesIO):
-    """A stream that records the size of each read; -1 means all bytes."""
+    """A byte stream that records the requested size of each read; -1 means all bytes."""
 
     def __init__(self, content: bytes) -> None:
         super().__init__(content)
@@ -198,7 +198,7 @@ def test_large_files_are_read_in_blocks_or_lines(name: str) -> None:
 
 
 def test_too_long_line_stops_the_reader(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A line without an end would fill the memory, so the reader stops with a remark."""
+    """The reader stops with a remark, because an endless line would fill the memory."""
     monkeypatch.setattr(file_types, "MAX_LINE_BYTES", 100)
     endless = b"1 " * 200
     assert "longer than 100 bytes" in file_types.read_text(io.BytesIO(endless)).remarks[0]

@@ -1,4 +1,4 @@
-"""Every file that a definition runs is compared, whatever its name and author."""
+"""wfctl compares every file that a stage's command runs with its approved version."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.verification.test_deeds import retried, sampler
 
 pytestmark = pytest.mark.slow
 
-#: Text of the item that reports a script nobody approved.
+#: Text with which wfctl reports a script that nobody approved.
 CREATED_LATER = "which was created or changed after the workflow was created"
 WRITES = "echo 99 > out.txt\n"
 
@@ -28,13 +28,13 @@ def write(path: Path, text: str) -> Path:
 
 
 def running(command: str, **fields: Any) -> dict[str, Any]:
-    """Return a stage that runs a command and sends every file of its folder."""
+    """Return a stage that runs this command and sends all files of its folder to the job."""
     return {**STAGE, "parameters": {"command": command}, **fields}
 
 
 @pytest.mark.long
 def test_leftover_of_one_stage_does_not_approve_the_script_of_another(tmp_path: Path) -> None:
-    """The job of stage-1 writes a script that only stage-2 runs."""
+    """stage-1's job writes the script that stage-2 runs, so wfctl reports it."""
     other = write(tmp_path / "root/scripts/two.sh", "echo 1 > out.txt\n")
     command = f"mkdir -p ../scripts; printf '{WRITES[:-1]}' > ../scripts/two.sh; echo > out.txt"
     second = {**running("bash ../scripts/two.sh"), "id": "stage-2", "inputs": ["scripts/two.sh"]}
@@ -54,7 +54,7 @@ def test_leftover_of_one_stage_does_not_approve_the_script_of_another(tmp_path: 
 def test_script_written_for_another_stage_is_an_output_or_reported(
     tmp_path: Path, is_output: bool
 ) -> None:
-    """The script has no file extension and is in the folder of the stage that wrote it."""
+    """wfctl reports a script written by another stage, unless it is an output of it."""
     outputs = ["stage-1/out.txt", *(["stage-1/later"] if is_output else [])]
     first = running(f"printf '{WRITES[:-1]}' > later; echo > out.txt", outputs=outputs)
     second = {**running("bash ../stage-1/later"), "id": "stage-2", "inputs": ["stage-1/later"]}
@@ -69,7 +69,7 @@ def test_script_written_for_another_stage_is_an_output_or_reported(
 
 
 def begin_with_linked_script(folder: Path) -> tuple[Place, Path]:
-    """Create a workflow whose script links out of the root; return it and the link's target."""
+    """Create a workflow whose script is a link to a file outside; return this file too."""
     outside = write(folder / "outside.sh", "echo 1 > out.txt\n")
     link = folder / "root/scripts/link.sh"
     link.parent.mkdir(parents=True)
@@ -80,7 +80,7 @@ def begin_with_linked_script(folder: Path) -> tuple[Place, Path]:
 
 @pytest.mark.long
 def test_target_of_a_link_out_of_the_root_is_compared(tmp_path: Path) -> None:
-    """The job's copy of the link is a regular file with the new content."""
+    """wfctl reports that the file outside the workflow folder was changed."""
     place, outside = begin_with_linked_script(tmp_path)
     outside.write_text(WRITES)
     place.done("run")
@@ -90,7 +90,7 @@ def test_target_of_a_link_out_of_the_root_is_compared(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_copy_of_an_unchanged_link_is_not_a_leftover(tmp_path: Path) -> None:
-    """A link in the root is sent as a copy of its target file."""
+    """wfctl sends a link to the job as a copy of its target, which is no leftover file."""
     place, _ = begin_with_linked_script(tmp_path)
     place.done("run")
     assert place.json("audit", "bypasses").code == 0
@@ -122,7 +122,7 @@ EXCHANGED: list[tuple[str, str, list[str]]] = [
 def test_file_run_by_an_interpreter_is_compared_with_its_first_version(
     tmp_path: Path, command: str, path: str, inputs: list[str]
 ) -> None:
-    """The digests of modules and scripts without an extension are recorded at creation."""
+    """wfctl records the digest of the script or module when the workflow is created."""
     text = MAKEFILE if "make" in command else f"#!/usr/bin/env python3\n{PYTHON}"
     file = write(tmp_path / "root" / path, text)
     file.chmod(0o755)
@@ -147,7 +147,7 @@ def test_file_run_by_an_interpreter_is_compared_with_its_first_version(
 def test_file_created_later_and_run_by_an_interpreter_is_reported(
     tmp_path: Path, command: str, path: str
 ) -> None:
-    """The file did not exist when the workflow was created, so nobody approved it."""
+    """wfctl reports the script, because it did not exist when the workflow was approved."""
     place = begun(tmp_path, running(command))
     write(place.path / path, MAKEFILE if command == "make" else PYTHON)
     place.done("run")
@@ -157,7 +157,7 @@ def test_file_created_later_and_run_by_an_interpreter_is_reported(
 
 @pytest.mark.long
 def test_arguments_and_libraries_are_not_scripts(tmp_path: Path) -> None:
-    """A number, a missing file and a module of the standard library are not reported."""
+    """wfctl does not report numbers, missing files and modules of the standard library."""
     write(tmp_path / "root/stage-1/data", "1\n")
     command = "python3 -m json.tool data out.txt && bash -c 'echo 1 2 > out.txt' x y; awk '{}' data"
     place = begun(tmp_path, running(command))
@@ -192,7 +192,7 @@ def mytool(folder: Path, patch: pytest.MonkeyPatch, text: str) -> Path:
 def test_program_is_found_in_any_form_of_a_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
-    """Each program of the command is compared with the one in the failed attempt."""
+    """wfctl finds the program in each command line and reports that it was replaced."""
     program = mytool(tmp_path, monkeypatch, "exit 3")
     place = begun(tmp_path, running(command))
     assert place.json("run").code == 6
@@ -207,7 +207,7 @@ def test_program_is_found_in_any_form_of_a_command(
 def test_changed_program_of_a_check_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """The check refused the results, and a replaced program accepts them."""
+    """The check's program rejected the results, was replaced, and then accepted them."""
     program = mytool(tmp_path, monkeypatch, "exit 1")
     stage = running("echo 1 > out.txt")
     if name == "task_verify":

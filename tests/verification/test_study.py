@@ -1,11 +1,11 @@
-"""Status, report, page and audit report each way in which an agent passes a failing result.
+"""Status, report, page and audit report many ways to let a failing result pass.
 
-Each way is played through the command line with the rights of one user account.
+An agent could do each of these manipulations with the rights of one user account.
 
 Three ways are not detected. The first is a script written for the wanted result before any
-approval, with a module next to it. The second is an approval that a program types at a terminal:
-its event equals the event of a person. The third is a removed log, if the agent also removes
-what the user account remembers of the log.
+approval, with a module next to it. The second is an approval that a program types at a terminal,
+because its event equals the event of a person. The third is a removed log, if the agent also
+removes what the user account remembers of the log.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ PYTHON = "python3 -c '{}' && echo 1 > out.txt\n"
 
 
 def passed(place: Place) -> Place:
-    """Retry the failed stage and check that it passes."""
+    """Retry the failed stage, and check that the run completes it."""
     place.done("stage", "retry", "stage-1", "--fix", "none")
     place.done("run")
     return place
 
 
 def running(folder: Path, text: str, **more: Any) -> Place:
-    """Return a workflow whose only stage failed while running the given script."""
+    """Create a workflow whose only stage has failed while running the given script."""
     place = begun(folder, {**STAGE, **more})
     script(place).parent.mkdir()
     script(place).write_text(text)
@@ -59,14 +59,14 @@ def running(folder: Path, text: str, **more: Any) -> Place:
 
 
 def constants(folder: Path, _: pytest.MonkeyPatch) -> Place:
-    """Replace the script with one that writes the wanted number."""
+    """Replace the failed script with one that writes the wanted number."""
     place = failed(folder)
     script(place).write_text(CONSTANT)
     return passed(place)
 
 
 def limits(folder: Path, _: pytest.MonkeyPatch) -> Place:
-    """Widen the limit in an input file that the result is compared with."""
+    """Change the limit in an input file with which the check compares the result."""
     bounded = {**STAGE["parameters"], "verify": 'test "$(cat stage-1/out.txt)" -lt "$(cat limit)"'}
     place = begun(folder, {**STAGE, "inputs": ["limit"], "parameters": bounded})
     (place.path / "limit").write_text("4\n")
@@ -78,7 +78,7 @@ def limits(folder: Path, _: pytest.MonkeyPatch) -> Place:
 
 
 def check(folder: Path, _: pytest.MonkeyPatch) -> Place:
-    """Replace the check with one that always passes, before the check runs."""
+    """After a failure, replace the check script with one that accepts everything."""
     judged = {**STAGE["parameters"], "verify": "bash check.sh"}
     place = begun(folder, {**STAGE, "parameters": judged})
     (place.path / "check.sh").write_text("grep -q 0.9 stage-1/out.txt\n")
@@ -91,7 +91,7 @@ def check(folder: Path, _: pytest.MonkeyPatch) -> Place:
 
 
 def rewritten(folder: Path, _: pytest.MonkeyPatch) -> Place:
-    """Rewrite the result before it is judged."""
+    """Rewrite the result after the job and before a person judges it."""
     place = running(folder, "echo 0.5 > out.txt\n", success_criteria="It is above 0.95.")
     (place.path / "stage-1/out.txt").write_text("0.97\n")
     place.done("stage", "complete", "stage-1", "--evidence", "It is 0.97.")
@@ -99,14 +99,14 @@ def rewritten(folder: Path, _: pytest.MonkeyPatch) -> Place:
 
 
 def flag(folder: Path, patch: pytest.MonkeyPatch) -> Place:
-    """Switch assertions off."""
+    """Turn off Python's assertions with an environment variable."""
     place = running(folder, PYTHON.format("assert 0"))
     patch.setenv("PYTHONOPTIMIZE", "1")
     return passed(place)
 
 
 def module_path(folder: Path, patch: pytest.MonkeyPatch) -> Place:
-    """Let Python find another module of the same name first."""
+    """Add a module to PYTHONPATH that the script could not import before."""
     place = running(folder, PYTHON.format("import sampler"))
     (folder / "sampler.py").write_text("")
     patch.setenv("PYTHONPATH", f"{folder}:{os.environ.get('PYTHONPATH', '')}")
@@ -114,7 +114,7 @@ def module_path(folder: Path, patch: pytest.MonkeyPatch) -> Place:
 
 
 def interpreter(folder: Path, patch: pytest.MonkeyPatch) -> Place:
-    """Replace `python3` with a program that runs nothing."""
+    """Put another `python3`, which runs nothing, first on PATH."""
     place = running(folder, PYTHON.format("assert 0"))
     (folder / "bin").mkdir()
     program(folder / "bin/python3", f'[ "$1" = -c ] || exec {sys.executable} "$@"')
@@ -123,13 +123,13 @@ def interpreter(folder: Path, patch: pytest.MonkeyPatch) -> Place:
 
 
 def program(place: Path, text: str) -> None:
-    """Write an executable script."""
+    """Write an executable bash script."""
     place.write_text(f"#!/bin/bash\n{text}\n")
     place.chmod(0o755)
 
 
 def shadow(folder: Path, _: pytest.MonkeyPatch) -> Place:
-    """Add a module to the root that hides a module of the standard library from the check."""
+    """Add a module that the check imports instead of the standard library's module."""
     judged = {**STAGE["parameters"], "verify": "python3 check.py"}
     place = begun(folder, {**STAGE, "parameters": judged})
     text = "import statistics\nassert statistics.mean([0.5]) > 0.95\n"
@@ -142,7 +142,7 @@ def shadow(folder: Path, _: pytest.MonkeyPatch) -> Place:
 
 
 def journal(folder: Path, _: pytest.MonkeyPatch) -> Place:
-    """Record a failed task as done, and move its folder to the completed tasks."""
+    """Edit a worker's journal so that a failed task counts as done, and move its folder."""
     wait = f"[ $WFCTL_PARAM_T = 1 ] || until [ -e {folder}/go ]; do sleep 0.05; done"
     made = sweep(folder / "trace", {"grid": {"T": [1, 2]}}, wait, at_once=1)
     fails = f"{made['parameters']['command']} && [ $WFCTL_PARAM_T = 2 ]"
@@ -165,7 +165,7 @@ def journal(folder: Path, _: pytest.MonkeyPatch) -> Place:
 
 
 def task(folder: Path, _: pytest.MonkeyPatch) -> Place:
-    """Rewrite the result of a task before the end of the sweep is noticed."""
+    """Rewrite the result of a task before wfctl notices the end of the sweep."""
     place = begun(folder, sweep(folder / "trace", {"grid": {"T": [1, 2]}}))
     place.done("dispatch", "stage-1")
     until((place.path / "stage-1/DPDISP_DONE").exists)
@@ -177,7 +177,7 @@ def task(folder: Path, _: pytest.MonkeyPatch) -> Place:
 
 
 def an_import(folder: Path, _: pytest.MonkeyPatch) -> Place:
-    """Import a file that calls a stage completed although no output exists."""
+    """Import a state file that calls a stage completed although its output is missing."""
     state = document(stage(1, "completed", outputs=["stage-1/out.txt"]))
     place = imported(write_files(folder / "melt", state))
     report = place.call("report").out
@@ -186,7 +186,7 @@ def an_import(folder: Path, _: pytest.MonkeyPatch) -> Place:
 
 
 def adopted(folder: Path, _: pytest.MonkeyPatch) -> Place:
-    """Change a result after the run, and adopt the change."""
+    """Change a result after the run, and let an agent adopt the change."""
     place = begun(folder, STAGE)
     script(place).parent.mkdir()
     script(place).write_text("echo 0.5 > out.txt\n")
@@ -206,7 +206,7 @@ def edited(place: Place, **fields: Any) -> None:
 
 
 def hand_edits(folder: Path, _: pytest.MonkeyPatch) -> Place:
-    """Discard a person's edit of the criteria, and adopt an edit that says completed."""
+    """As an agent, discard a person's edit of the criteria and adopt a false status."""
     place = running(folder, "echo 0.5 > out.txt\n", success_criteria="It is a number.")
     edited(place, success_criteria="It is above 0.95.")
     place.done(*HASTY, "drift", "revert")
@@ -218,7 +218,7 @@ def hand_edits(folder: Path, _: pytest.MonkeyPatch) -> Place:
 
 
 def anew(folder: Path, _: pytest.MonkeyPatch) -> Place:
-    """Remove the log of the failure and create the workflow again."""
+    """Delete the log with the failure, and create the workflow again."""
     place = failed(folder)
     shutil.rmtree(place.path / ".wfctl")
     for name in ("workflow-state.json", "progress.log"):
@@ -229,7 +229,7 @@ def anew(folder: Path, _: pytest.MonkeyPatch) -> Place:
     return place
 
 
-#: Each manipulation, with the kind and a part of the text of the item that reports it.
+#: For each manipulation: the kind of the item that reports it, and a part of its text.
 WAYS: list[tuple[Way, str, str]] = [
     (constants, "script", "stage-1/sample.sh has changed since att-0001, which failed"),
     (limits, "input", "limit has changed since att-0001, which failed"),
@@ -250,7 +250,7 @@ WAYS: list[tuple[Way, str, str]] = [
     (hand_edits, "edit", "a manual edit was discarded, by agent:hasty (policy trust"),
     (anew, "log", "workflow-sweep-2026-11-23, created 20"),
 ]
-#: Kinds and texts that the audit, which reads only events, reports differently.
+#: Kinds for which the audit, which reads only events, has another kind and text.
 AUDITED = {"edit": ("agent", "decided by an agent"), "log": ("anew", "stage-1 failed")}
 
 
@@ -260,14 +260,14 @@ AUDITED = {"edit": ("agent", "decided by an agent"), "log": ("anew", "stage-1 fa
 def test_each_manipulation_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: Way, kind: str, words: str
 ) -> None:
-    """Status, report, page and audit have an item with the expected kind and text."""
+    """Status, report, page and audit have an item about the manipulation."""
     place = way(tmp_path, monkeypatch)
     check_reported(place, (kind, words), AUDITED.get(kind, (kind, words)))
 
 
 @pytest.mark.slow
 def test_approval_typed_at_a_terminal_is_shown_as_not_verified(tmp_path: Path) -> None:
-    """A program opens a terminal and approves the plan; every view says "name not verified"."""
+    """A program types the approval at a terminal; every view says "name not verified"."""
     place = make(tmp_path / "root", plan={**PLAN, "stages": [STAGE]}, agreed=False)
     line = ("--actor", "user:pi", "amend", "approve", "plan")
     code, shown = answered("y\n", "--root", str(place.path), *line)

@@ -1,4 +1,4 @@
-"""Verification runs every check before a stage is completed, and lists and records them."""
+"""wfctl runs every check before it completes a stage, and lists and records the checks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TABLE = "step,rg\n1,4.8\n2,4.9\n"
 
 
 def computed(folder: Path, outputs: list[str], **parameters: Any) -> Place:
-    """Return a workflow of one stage whose computation is recorded as finished."""
+    """Create a workflow of one stage whose job is recorded as ended."""
     stage = {
         "id": "stage-1",
         "name": "Sample",
@@ -35,21 +35,21 @@ def computed(folder: Path, outputs: list[str], **parameters: Any) -> Place:
 
 
 def launched(place: Place) -> None:
-    """Write the record of a launch with the current time."""
+    """Write the launch record of the attempt, whose file time is the time of the launch."""
     folder = place.path / "stage-1/.attempts/att-0001"
     folder.mkdir(parents=True)
     (folder / "launch.json").write_text(json.dumps({"root": str(place.path)}))
 
 
 def write(place: Place, name: str, content: str) -> None:
-    """Write a file of the stage."""
+    """Write a file in the folder of the stage."""
     path = place.path / "stage-1" / name
     path.parent.mkdir(exist_ok=True)
     path.write_text(content)
 
 
 def checks(place: Place, code: int = 0) -> dict[str, Check]:
-    """Verify the stage, check the exit code, and return the checks by name."""
+    """Run `stage verify`, check its exit code, and return the checks by name."""
     answer = place.json("stage", "verify", "stage-1")
     assert answer.code == code, answer
     assert answer.data["passed"] == (code == 0)
@@ -58,12 +58,12 @@ def checks(place: Place, code: int = 0) -> dict[str, Check]:
 
 
 def failed(place: Place) -> dict[str, str]:
-    """Return the details of the checks that failed."""
+    """Run `stage verify`, and return the details of the checks that failed."""
     return {name: check.detail for name, check in checks(place, 7).items() if not check.passed}
 
 
 def test_row_that_is_not_utf_8_is_reported(tmp_path: Path) -> None:
-    """A row with NaN and invalid bytes is escaped in the log, from a file as from a folder."""
+    """wfctl escapes the invalid bytes of a row in the log, for files and files in folders."""
     place = computed(tmp_path, ["stage-1/rg.dat", "stage-1/all"])
     row = b"nan nan \xff\n"
     (place.path / "stage-1/rg.dat").write_bytes(row)
@@ -74,7 +74,7 @@ def test_row_that_is_not_utf_8_is_reported(tmp_path: Path) -> None:
 
 
 def test_all_checks_are_listed(tmp_path: Path) -> None:
-    """Checks that passed are listed too, with their findings."""
+    """`stage verify` also lists checks that passed, with their details and warnings."""
     place = computed(tmp_path, ["stage-1/rg.csv"], verify="echo R_g = 4.85")
     launched(place)
     write(place, "rg.csv", TABLE)
@@ -93,7 +93,7 @@ def test_all_checks_are_listed(tmp_path: Path) -> None:
 
 
 def test_stage_verify_writes_nothing(tmp_path: Path) -> None:
-    """`stage verify` changes no byte, even if a check fails."""
+    """`stage verify` changes no file, even if a check fails."""
     place = computed(tmp_path, ["stage-1/rg.csv"])
     before = tree(place.path)
     assert failed(place) == {"rg.csv exists": "it is missing"}
@@ -101,7 +101,7 @@ def test_stage_verify_writes_nothing(tmp_path: Path) -> None:
 
 
 def test_text_output_has_a_line_for_each_check(tmp_path: Path) -> None:
-    """The last line states how many checks failed."""
+    """The last line of `stage verify` has the number of failed checks."""
     place = computed(tmp_path, ["stage-1/rg.csv", "stage-1/x.bin"])
     write(place, "rg.csv", TABLE.replace("4.9", "nan"))
     told = place.call("stage", "verify", "stage-1")
@@ -111,7 +111,7 @@ def test_text_output_has_a_line_for_each_check(tmp_path: Path) -> None:
 
 
 def test_output_older_than_the_launch_is_refused(tmp_path: Path) -> None:
-    """Such an output was not computed by this attempt."""
+    """The check fails, because this attempt cannot have written the output."""
     place = computed(tmp_path, ["stage-1/rg.csv"])
     write(place, "rg.csv", TABLE)
     launched(place)
@@ -120,7 +120,7 @@ def test_output_older_than_the_launch_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", ["", "{}", "[]", '{"ro'])
 def test_damaged_launch_record_is_not_used_for_comparison(tmp_path: Path, content: str) -> None:
-    """The file time of a damaged launch record is not the time of the launch."""
+    """If the launch record is damaged, the check does not compare file times."""
     place = computed(tmp_path, ["stage-1/rg.csv"])
     write(place, "rg.csv", TABLE)
     launched(place)
@@ -130,7 +130,7 @@ def test_damaged_launch_record_is_not_used_for_comparison(tmp_path: Path, conten
 
 
 def test_new_file_with_an_old_modification_time_is_noted(tmp_path: Path) -> None:
-    """`cp -p` or `wget` creates a file after the launch but keeps an older modification time."""
+    """The check passes with a remark: `cp -p` or `wget` creates such files."""
     place = computed(tmp_path, ["stage-1/rg.csv"])
     launched(place)
     write(place, "rg.csv", TABLE)
@@ -140,7 +140,7 @@ def test_new_file_with_an_old_modification_time_is_noted(tmp_path: Path) -> None
 
 
 def test_every_file_of_an_output_folder_is_checked(tmp_path: Path) -> None:
-    """Each broken file is named."""
+    """The failed checks name each broken file in the folder."""
     place = computed(tmp_path, ["stage-1/frames"])
     write(place, "frames/1.json", "{}")
     write(place, "frames/2.json", "{")
@@ -151,7 +151,7 @@ def test_every_file_of_an_output_folder_is_checked(tmp_path: Path) -> None:
 
 
 def test_verify_command_runs_after_the_file_checks(tmp_path: Path) -> None:
-    """A verify command that reads half a file would judge wrongly, so it does not run."""
+    """If a file check fails, the verify command does not run on the broken file."""
     place = computed(tmp_path, ["stage-1/rg.csv"], verify="touch asked")
     write(place, "rg.csv", "step,rg\n1,4.")
     assert "verify" not in checks(place, 7)
@@ -161,7 +161,7 @@ def test_verify_command_runs_after_the_file_checks(tmp_path: Path) -> None:
 
 
 def test_completion_event_records_the_checks(tmp_path: Path) -> None:
-    """The event has every check and the digest of each output."""
+    """The event has all checks, and the digest of each output."""
     place = computed(tmp_path, ["stage-1/rg.csv"], verify="true")
     write(place, "rg.csv", TABLE)
     events = place.done("stage", "complete", "stage-1")["events"]
@@ -175,12 +175,12 @@ def test_completion_event_records_the_checks(tmp_path: Path) -> None:
 
 
 def short(check: dict[str, Any]) -> Check:
-    """Return a check whose name has no stage prefix."""
+    """Return a check whose name has no stage id as prefix."""
     return Check(**{**check, "name": check["name"].removeprefix("stage-1/")})
 
 
 def test_failed_check_prevents_completion(tmp_path: Path) -> None:
-    """The refusal names the failed check and the reason, even if evidence is given."""
+    """`stage complete` refuses even with evidence, and names the failed check."""
     place = computed(tmp_path, ["stage-1/rg.json"])
     write(place, "rg.json", '{"rg": NaN}')
     answer = place.json("stage", "complete", "stage-1", "--evidence", "I trust it")
@@ -191,7 +191,7 @@ def test_failed_check_prevents_completion(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("actor", ["agent:helper", "user:ada"])
 def test_criteria_in_prose_require_evidence_and_a_named_judge(tmp_path: Path, actor: str) -> None:
-    """Without evidence, the stage waits for a person."""
+    """`stage complete` needs evidence, and the event names the person or agent as judge."""
     place = computed(tmp_path, ["stage-1/rg.csv"], criteria="the curve is smooth")
     write(place, "rg.csv", TABLE)
     assert place.json("stage", "complete", "stage-1").code == 6
@@ -201,7 +201,7 @@ def test_criteria_in_prose_require_evidence_and_a_named_judge(tmp_path: Path, ac
 
 
 def test_log_file_alone_does_not_complete_a_stage(tmp_path: Path) -> None:
-    """A stage without outputs and without a verify command needs evidence from its judge."""
+    """A stage without outputs and without a verify command needs evidence from a judge."""
     place = computed(tmp_path, [])
     write(place, "log", "all is well\n")
     assert place.json("stage", "complete", "stage-1").code == 5
@@ -210,7 +210,7 @@ def test_log_file_alone_does_not_complete_a_stage(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_run_verifies_the_outputs_of_a_job(tmp_path: Path) -> None:
-    """A real job writes an incomplete table; the stage fails and all checks are recorded."""
+    """A job writes an incomplete table, so its stage fails, and the event has all checks."""
     command = "printf 'step,rg\\n1,4.8\\n2' > rg.csv; echo 'ERROR: disk' >&2"
     stage = {"id": "stage-1", "name": "Sample", "outputs": ["stage-1/rg.csv"]}
     plan = {"workflow_id": "w", "stages": [{**stage, "parameters": {"command": command}}]}
@@ -228,7 +228,7 @@ def test_run_verifies_the_outputs_of_a_job(tmp_path: Path) -> None:
 
 
 def test_printed_number_of_checks_matches_the_event(tmp_path: Path) -> None:
-    """An output that the plan names twice is checked twice."""
+    """If the plan names an output twice, the text and the event count its checks twice."""
     place = computed(tmp_path, ["stage-1/rg.csv"] * 2, criteria="R_g is known")
     launched(place)
     write(place, "rg.csv", TABLE)
