@@ -77,7 +77,7 @@ def fill(store: SqliteStore, length: int, numbers: "count[int]") -> None:
 
 def _ask(tables: HistoryTables, after: int) -> None:
     with open_history_connection(tables.address, tables.log) as desk:
-        list(desk.ask(_ASKED, {"version": after}, SQL_PATIENCE).rows)
+        list(desk.run_user_query(_ASKED, {"version": after}, SQL_PATIENCE).rows)
 
 
 def _timed(work: Callable[[], object]) -> float:

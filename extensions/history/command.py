@@ -143,7 +143,7 @@ def _run_query(
 
     _require_workflow(workflow)
     with queries.open_history_connection(workflow.root.address, workflow.log, at) as desk:
-        answer = desk.ask(sql, given, queries.PATIENCE)
+        answer = desk.run_user_query(sql, given, queries.PATIENCE)
         names = answer.columns
         records = [dict(zip(names, row, strict=True)) for row in answer.rows]
     for record in records:
@@ -501,7 +501,7 @@ def _run_and_print_sql(
             timeout, lambda: exit_with_error(settings_of(context), SqlTooLong(timeout))
         ) as watch,
     ):
-        answer = watch.step(lambda: desk.ask(asked, {}, timeout))
+        answer = watch.step(lambda: desk.run_user_query(asked, {}, timeout))
         names: list[str] = []
         for place, name in enumerate(answer.columns):
             again = answer.columns[:place].count(name)

@@ -104,13 +104,17 @@ def _open_query_connection(address: Path | str) -> Any:
 def _fill_views(desk: Any, tables: HistoryTables, at: At) -> None:
     if at is None:  # Use the last version at the first query, and keep it for all later queries.
         stream = tables.log.stream.replace("'", "''")
-        at = desk.one(f"SELECT max(version) FROM events WHERE stream = '{stream}'")
+        at = desk.fetch_trusted_value(f"SELECT max(version) FROM events WHERE stream = '{stream}'")
     for table in VIEWS.values():
         declared = (f"{column.name} {_TYPES[type(column.type)]}" for column in table.columns)
-        desk.make(f"CREATE TEMPORARY TABLE {table.name} ({', '.join(declared)})")
+        desk.run_trusted_statement(f"CREATE TEMPORARY TABLE {table.name} ({', '.join(declared)})")
     for rows in tables.iterate_rows_from_log(at):
         for name, found in rows.items():
             columns = list_column_names(history.tables[name])
-            desk.fill(name, [[row.get(column) for column in columns] for row in found.values()])
+            desk.insert_rows(
+                name, [[row.get(column) for column in columns] for row in found.values()]
+            )
     for name in VIEWS:
-        desk.make(f"CREATE TEMPORARY VIEW {name} AS {build_view_query(name, desk.dialect)}")
+        desk.run_trusted_statement(
+            f"CREATE TEMPORARY VIEW {name} AS {build_view_query(name, desk.dialect)}"
+        )

@@ -3,7 +3,7 @@
 A checkpoint contains the version that the tables have reached, the state at this version, and the
 data that later rows need. It is written in the same transaction as the rows, so both always agree.
 The tables are intended for other programs, which may also have changed them. Queries of wfctl
-therefore use rows that are computed from the log (`HistoryTables.folded`).
+therefore use rows that are computed from the log (`HistoryTables.iterate_rows_from_log`).
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ class MemoryStore(EventStore):
         return self._schema.decode(row.position, row.hash, row.text)
 
     def find_executed_command(self, claim: Claim) -> AppendResult | None:
-        """Implement `EventStore.claimed`."""
+        """Implement `EventStore.find_executed_command`."""
         self._require_open()
         known = self._commands.get(claim.command_id)
         if known is None:
@@ -197,7 +197,7 @@ class MemoryStore(EventStore):
         return ()
 
     def find_foreign_rows(self) -> Iterator[Finding]:
-        """Implement `EventStore.strays`. No program can bypass this store."""
+        """Implement `EventStore.find_foreign_rows`. No program can bypass this store."""
         return iter(())
 
     def save_fold(self, fold: StoredFold) -> None:

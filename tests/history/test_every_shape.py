@@ -100,7 +100,7 @@ def read_by_all(path: Path, chronicle: Chronicle) -> None:
     for question in (queries.TRANSITIONS, queries.RETRIES, queries.TIMES, queries.QUEUE,
                      queries.COSTS, queries.ATTEMPTS, queries.DRIFT):  # fmt: skip
         with open_history_connection(path, log) as desk:
-            list(desk.ask(question, {"stage": None, "status": None}, 60).rows)
+            list(desk.run_user_query(question, {"stage": None, "status": None}, 60).rows)
     state = log.current()
     lines = [
         line for event, after in log.steps() if (line := progress_log.format_line(event, after))
