@@ -204,7 +204,7 @@ class JobContext:
 
     @contextmanager
     def lock_free_stages(self, stages: Sequence[str]) -> Iterator[set[str]]:
-        """Lock the given stages as `sole` does, and yield their ids.
+        """Lock the given stages as `lock_stage` does, and yield their ids.
 
         Stages that another process has locked are skipped.
         """

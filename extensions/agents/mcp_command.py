@@ -22,15 +22,16 @@ TOKEN = "WFCTL_MCP_TOKEN"  # noqa: S105 - the name of a variable
 #: Package → names of its modules that the tool commands need. They are imported in advance, so that
 #: the first call is not slow.
 _COMMANDS = {
-    "cli.commands": "amend append compare dispatch drift events init stage status tasks why",
-    "cli.frame": "writes",
+    "cli.commands": "amend append compare diff diagnose dispatch drift events init logs plan "
+    "reconcile rehydrate session show stage status tasks wait why",
+    "cli.frame": "write_command",
     "cli.program": "tree",
-    "cli.terminal": "briefing talk",
-    "eventstore": "engine intake sqlite.store sqlite.connection",
+    "cli.terminal": "briefing progress_messages",
+    "eventstore": "engine import_rows sqlite.store sqlite.connection",
     "lifecycle": "payload.stage plan.advice",
     "extensions.exports": "command",
     "extensions.history": "command",
-    "extensions.machines": "commands.beginning commands.changes commands.reads "
+    "extensions.machines": "commands.changes commands.create_machine commands.show_machines "
     "service.inspection views.description",
     "extensions.proofs": "check_checkpoints witness",
     "projections": "files.report files.schemas",

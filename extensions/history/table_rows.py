@@ -1,6 +1,6 @@
 """Compute the rows that each event adds to the history tables.
 
-This computation is separate from the computation of the workflow's state. `CarriedRows` contains
+This computation is separate from the computation of the workflow's state. `CarriedData` contains
 the data that later events need, so that the computation can continue from a checkpoint.
 """
 

@@ -101,7 +101,7 @@ _PARSING = "exec_parse_message"
 class PostgresQueryConnection:
     """A connection for queries about a log on a PostgreSQL server.
 
-    It has the same methods as `SqliteDesk`.
+    It has the same methods as `SqliteQueryConnection`.
     """
 
     dialect = "postgresql"

@@ -312,7 +312,7 @@ def _decide_complete(state: Workflow, stage: Stage, command: p.StageCompleted) -
             stage=stage.id,
             failed_checks=[check.name for check in broken],
         )
-    return [command.model_copy(update={"build_result_grounds": build_result_grounds(state, stage)})]
+    return [command.model_copy(update={"rests_on": build_result_grounds(state, stage)})]
 
 
 def _require_current_definition(stage: Stage) -> None:
@@ -506,7 +506,7 @@ def _decide_adoption(state: Workflow, stage: Stage, command: p.ResultsAdopted) -
         raise build_needs_consent_error(
             command.type, f"wfctl verify {stage.id} --adopt --reason TEXT"
         )
-    return [command.model_copy(update={"build_result_grounds": build_result_grounds(state, stage)})]
+    return [command.model_copy(update={"rests_on": build_result_grounds(state, stage)})]
 
 
 def _decide_changed_results(state: Workflow, stage: Stage, command: p.ResultsChanged) -> Decision:

@@ -377,7 +377,7 @@ def describe_failure(stage: Stage) -> str:
 def _under_way(stage: Stage) -> Hindrance | None:
     attempt = stage.open_attempt
     if attempt is not None and attempt.waiting and can_never_start(attempt.waiting["reason"]):
-        why = f"{attempt.id} cannot start: {attempt.waiting['describe_failure']}"
+        why = f"{attempt.id} cannot start: {attempt.waiting['reason']}"
         return _build_hindrance(stage, why, _APPLY, "FILE", "TEXT")
     if attempt is None or attempt.action != "unknown":
         return None

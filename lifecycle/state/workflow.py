@@ -103,8 +103,8 @@ class Attempt:
     exchanged: list[str] = field(default_factory=list)
     #: Files that the attempt wrote in addition to the outputs (`LeftFile`).
     left: list[dict[str, Any]] = field(default_factory=list)
-    #: The basis of the attempt: a digest of everything that determines its results (`basis_of`).
-    #: Empty if unknown.
+    #: The basis of the attempt: a digest of everything that determines its results. It is computed
+    #: by `compute_basis_digest`, and empty if unknown.
     basis: str = ""
     #: The outputs with their digests at the time of verification (`FileDigest`).
     results: list[dict[str, Any]] = field(default_factory=list)

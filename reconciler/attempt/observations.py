@@ -38,7 +38,7 @@ class ObservedJob:
     #: Whether the command kept running after its shells were killed. In this case no shell recorded
     #: its end, and the expected output files show whether the command succeeded.
     alone: bool = False
-    #: Resources that the commands used, in the form that `used_in` returns, or None if unknown.
+    #: Resources that the commands used, as `parse_resource_use` returns them. None if unknown.
     used: Mapping[str, float] | None = None
     #: The current or last state of the job in the scheduler, or None.
     queued: str | None = None

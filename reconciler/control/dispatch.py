@@ -162,7 +162,7 @@ def check_files_before_start(
 
     With ``again``, the job replaces the newest attempt and must read the same files as that
     attempt. Raises `NeedsConsent` while the plan waits for its approval, `ChangedResult`,
-    `InputsChanged` or `StrangerAtWork`.
+    `InputsChanged` or `UnloggedAttemptRunning`.
     """
     require_agreed_plan(state, f"{stage.id} is not dispatched", stage.id)
     check_upstream_results(jobs.root, state, stage)

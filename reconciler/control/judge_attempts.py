@@ -307,7 +307,7 @@ class UnloggedAttemptRunning(TemplatedError, Refused):
 def check_unlogged_attempts(jobs: JobContext, state: Workflow, stage: Stage) -> None:
     """Print a warning about each unused result of an attempt that is not in the log.
 
-    Raises `StrangerAtWork` if such an attempt in the stage's folder is still running or may be.
+    Raises `UnloggedAttemptRunning` if such an attempt is or may be running in the stage's folder.
     """
     for stranger in _find_unlogged_attempts(jobs, state, stage):
         evidence, found = _inspect_unlogged_attempt(jobs, stage, stranger)
@@ -331,8 +331,8 @@ def _inspect_unlogged_attempt(
 ) -> tuple[Evidence, Verdict]:
     """Collect the evidence on an attempt that is not in the log, and judge it.
 
-    If its jobs are missing, the check is repeated. Raises `StrangerAtWork` if its files cannot be
-    read.
+    If its jobs are missing, the check is repeated. Raises `UnloggedAttemptRunning` if its files
+    cannot be read.
     """
 
     def look_once(again: bool) -> tuple[Evidence, Verdict]:

@@ -147,7 +147,7 @@ def observe_far_attempts(attempts: Iterable[AttemptPaths]) -> dict[str, Observed
 
 
 def _describe_missing_answer(attempt: AttemptPaths, error: ReconcilerError) -> RemoteAnswer:
-    """Return a `Far` object for an attempt whose machine did not answer or refused to.
+    """Return a `RemoteAnswer` object for an attempt whose machine did not answer or refused to.
 
     If the attempt was already submitted, its host name was valid. An unknown host then means that
     the network is down, and not that the name is wrong.

@@ -214,5 +214,5 @@ def test_shortened_names_can_be_expanded(names: list[str]) -> None:
     ],
 )
 def test_consecutive_names_become_a_range(names: list[str], short: str) -> None:
-    """`shorten_names` joins names with consecutive numbers; names without a number stay."""
+    """`join_names_as_ranges` joins names with consecutive numbers; names without a number stay."""
     assert join_names_as_ranges(names) == short
