@@ -170,14 +170,14 @@ def open_unchecked_reader(path: Path, wait: float) -> sqlite3.Connection:
     if not path.is_file():
         raise NotOurs(path, "no regular file")
     if _sidecar_size(path, "-wal") == _LOG_HEADER_BYTES or not _is_wal_file_valid(path):
-        return _other_reader(path, wait)
+        return _open_fallback_reader(path, wait)
     try:
         return _connect_and_read(path, "mode=ro&readonly_shm=1", wait)
     except sqlite3.OperationalError:
-        return _other_reader(path, wait)
+        return _open_fallback_reader(path, wait)
 
 
-def _other_reader(path: Path, wait: float) -> sqlite3.Connection:
+def _open_fallback_reader(path: Path, wait: float) -> sqlite3.Connection:
     if os.access(path.parent, os.W_OK) and os.access(path, os.W_OK):
         if _sidecar_size(path, "-journal"):
             # A killed writer left an incomplete write. SQLite undoes it when a connection with

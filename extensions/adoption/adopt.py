@@ -406,7 +406,7 @@ def adopt_workflow(
             return first
         require_new_stream(service.log.stream, options)
         _copy_imported_files(service, sources)
-        outcome = service.acting_as("import").take_over(planned, options)
+        outcome = service.acting_as("import").record_imported_history(planned, options)
         if outcome.state.consent == "signature":
             service.log.approvals.pin(outcome.state)
         return outcome

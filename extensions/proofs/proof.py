@@ -61,7 +61,7 @@ def build_proof(
     Raises `NotFound` if the log does not record the fact, and `CheckpointDenied` if the checkpoint
     belongs to another log.
     """
-    grounds = _collect_grounds(log, what, checkpoint.size)
+    grounds = _find_event_and_evidence(log, what, checkpoint.size)
     path = _find_inclusion_path(log, grounds.version, checkpoint)
     leaf = text_at(log.store, log.stream, grounds.version)
     proof = Proof(grounds.version - 1, path, leaf, note, claim=grounds.claim)
@@ -164,7 +164,7 @@ class _Seen:
             self.rounds.setdefault(ended, dict(self.results))
 
 
-def _collect_grounds(log: WorkflowLog, what: str, upto: int) -> _Grounds:
+def _find_event_and_evidence(log: WorkflowLog, what: str, upto: int) -> _Grounds:
     """Return the event, the claim and the texts that prove ``what``.
 
     Only the first ``upto`` events are considered. Raises `NotFound` if they do not record it.

@@ -42,10 +42,12 @@ def find_command_scripts(stage: Stage, name: str, folder: str) -> Iterator[RunFi
     if not isinstance(command, str):
         return
     for one in find_named_scripts(command):
-        place = resolve_relative_path(folder, expand_path_variables(stage, folder, one.folder))
-        word = expand_path_variables(stage, folder, one.name)
+        place = resolve_relative_path(
+            folder, expand_root_and_input_variables(stage, folder, one.folder)
+        )
+        word = expand_root_and_input_variables(stage, folder, one.name)
         if one.is_module:
-            paths = (expand_path_variables(stage, folder, path) for path in one.search)
+            paths = (expand_root_and_input_variables(stage, folder, path) for path in one.search)
             search = tuple(resolve_relative_path(place, path) for path in paths if path)
             yield RunFile(place, runs=True, module=word, search=search)
         elif word and "\0" not in word:
@@ -53,13 +55,15 @@ def find_command_scripts(stage: Stage, name: str, folder: str) -> Iterator[RunFi
                 resolve_relative_path(place, word), runs=one.runs and not _EXPANDED.search(word)
             )
     for one in find_program_files(command):
-        word = expand_path_variables(stage, folder, one.name)
+        word = expand_root_and_input_variables(stage, folder, one.name)
         if not word.startswith("/") and not _EXPANDED.search(word):
-            place = resolve_relative_path(folder, expand_path_variables(stage, folder, one.folder))
+            place = resolve_relative_path(
+                folder, expand_root_and_input_variables(stage, folder, one.folder)
+            )
             yield RunFile(resolve_relative_path(place, word), runs=True)
 
 
-def expand_path_variables(stage: Stage, folder: str, text: str) -> str:
+def expand_root_and_input_variables(stage: Stage, folder: str, text: str) -> str:
     """Replace the variables for the root and the inputs in a command by paths.
 
     The paths are relative to ``folder``.

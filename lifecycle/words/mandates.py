@@ -109,11 +109,15 @@ def mandate_problems(given: Any, stages: Iterable[Any]) -> Iterator[str]:
         if name.startswith("rounds."):
             wrong.append(": a name with rounds. before it is that of a loop")
         yield from (f"{MANDATES}.{name}{problem}" for problem in wrong)
-        for problem in () if wrong else _find_stage_problems(_build_mandate(name, one), known):
+        for problem in (
+            () if wrong else _find_stage_and_time_limit_problems(_build_mandate(name, one), known)
+        ):
             yield f"{MANDATES}.{name}.{problem}"
 
 
-def _find_stage_problems(mandate: Mandate, known: Mapping[str, Any]) -> Iterator[str]:
+def _find_stage_and_time_limit_problems(
+    mandate: Mandate, known: Mapping[str, Any]
+) -> Iterator[str]:
     """Yield a problem for each unknown stage or missing time limit of a mandate's stages."""
     for id_ in mandate.stages:
         if id_ not in known:

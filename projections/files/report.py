@@ -53,7 +53,7 @@ def render(facts: WorkflowFacts, seen: FileCheckResult | None = None, root: str 
     parts = (
         _format_head(facts),
         _format_summary(build_summary(facts, seen), root),
-        _format_overview(facts),
+        _format_stage_table(facts),
         *(_format_loop(facts, one) for one in list_loop_progress(facts.state)),
         *_format_method(facts),
         iter(["## Attempts"]),
@@ -120,7 +120,7 @@ def _format_figure(path: str, root: str) -> str:
     return f"![{_escape_line(path)}](<{quote(f'{root}/{path}'.removeprefix('./'))}>)"
 
 
-def _format_overview(facts: WorkflowFacts) -> Iterator[str]:
+def _format_stage_table(facts: WorkflowFacts) -> Iterator[str]:
     yield "| stage | name | status | attempts | retries | duration |"
     yield "|---|---|---|---|---|---|"
     for stage in facts.state.stages.values():

@@ -483,7 +483,7 @@ def _parse_attempt(lines: _Lines, far: RemoteAnswer) -> ObservedAttempt:
     said = {kind: [one[0] for one in found if one] for kind, found in _group_by_kind(lines).items()}
     jobs = (
         ObservedJob(name, **{"fail_count": 0, **known})
-        for name, known in _parse_jobs(lines).items()
+        for name, known in _parse_job_fields_by_name(lines).items()
     )
     errors = (_decode_text(one).strip() for one in said.get("err", ()))
     refusals = (_decode_text(one).strip() for one in said.get("refused", ()))
@@ -509,7 +509,7 @@ def _parse_printed_ends(lines: _Lines) -> dict[str, str]:
     return {id_: state for id_, state in ends.items() if state is not None}
 
 
-def _parse_jobs(lines: Iterable[list[str]]) -> dict[str, dict[str, Any]]:
+def _parse_job_fields_by_name(lines: Iterable[list[str]]) -> dict[str, dict[str, Any]]:
     """Return the field values for the `ObservedJob` of each job, by job name."""
     jobs = defaultdict[str, dict[str, Any]](dict)
     current: dict[str, Any] | None = None

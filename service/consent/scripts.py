@@ -17,7 +17,7 @@ from pathlib import Path, PurePosixPath
 
 from lifecycle.fold.evolve import apply_amendment
 from lifecycle.state.run_files import (
-    expand_path_variables,
+    expand_root_and_input_variables,
     find_command_scripts,
     find_data_files_from_jobs,
     map_commands_to_folders,
@@ -254,7 +254,7 @@ def _find_command_paths(root: Path, stage: Stage, name: str, folder: str) -> Ite
     command = stage.parameters.get(name)
     if not isinstance(command, str):
         return
-    for word in _WORDS.findall(expand_path_variables(stage, folder, command)):
+    for word in _WORDS.findall(expand_root_and_input_variables(stage, folder, command)):
         if "/" in word or "." in word:
             yield from _join_below(folder, word)
     for one in find_command_scripts(stage, name, folder):

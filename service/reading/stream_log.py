@@ -289,7 +289,7 @@ class StreamLog(Generic[S]):
 
     def _seen(self, moment: Moment) -> Iterator[RecordedEvent]:
         if moment.so_by is not None:
-            self._check_known_approvals(moment)
+            self._verify_approvals_before_hiding(moment)
         return moment.select_visible_events(self.store.read(self.stream, upto=moment.version))
 
     def resolved(self, at: At = None) -> Moment:
@@ -416,7 +416,7 @@ class StreamLog(Generic[S]):
             draft = folded
         return draft
 
-    def _check_known_approvals(self, moment: Moment) -> None:
+    def _verify_approvals_before_hiding(self, moment: Moment) -> None:
         """Check all approvals known at a moment, before some of the events are left out.
 
         An approval is valid or not in the state in which it was given, even if the moment hides

@@ -209,7 +209,7 @@ class Service:
                 self.writer.record_refusal(commands, refusal)
             raise
 
-    def take_over(self, planned: Planned, options: WriteOptions) -> Outcome:
+    def record_imported_history(self, planned: Planned, options: WriteOptions) -> Outcome:
         """Record an imported history as the first events of the log.
 
         No rule checks these events. Raises `WrongExpectedVersion` if the log is not empty, and

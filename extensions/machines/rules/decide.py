@@ -26,7 +26,7 @@ from extensions.machines.rules.field_shapes import find_shape_at, list_misfits, 
 from extensions.machines.rules.guard import FileFact, HasFile, iterate_conditions, list_unmet
 from extensions.machines.rules.machine import Caller, CommandContext, Document, Machine
 from extensions.machines.rules.path import (
-    is_fully_written,
+    is_inside_written_path,
     list_key_paths,
     marks_before,
     merge_deep,
@@ -399,7 +399,9 @@ def _change_task(state: Machine, command: p.MachineTaskChanged, now: CommandCont
     if before is not None and merge_deep(before, changes) == before:
         # The task has these values already. Record the command nevertheless if it states a status
         # that was not written since the phase started, because guards may require a new status.
-        is_said = is_fully_written(state.visit.written, (*state.find_task_path(before), "status"))
+        is_said = is_inside_written_path(
+            state.visit.written, (*state.find_task_path(before), "status")
+        )
         if state.is_final or is_said or "status" not in changes:
             return []
     return [command.model_copy(update={"changes": changes})]

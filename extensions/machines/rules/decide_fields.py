@@ -24,7 +24,7 @@ from extensions.machines.rules.path import (
     Steps,
     format_path,
     get_value,
-    is_fully_written,
+    is_inside_written_path,
     iterate_written_paths,
     list_key_paths,
     parse_path,
@@ -70,7 +70,7 @@ def decide_update(state: Machine, command: p.MachineUpdated, now: CommandContext
         for change in command.changes
         for one in iterate_written_paths(parse_path(change.path), change.value)
     ]
-    is_said = all(is_fully_written(state.visit.written, one) for one in paths)
+    is_said = all(is_inside_written_path(state.visit.written, one) for one in paths)
     return [] if same and is_said else [command]
 
 

@@ -184,7 +184,7 @@ def items_of(value: Any, path: str, written: Collection[Steps]) -> list[ListItem
     """
     at = parse_path(path)
     return [
-        ListItem(name, status, is_fully_written(written, (*at, *steps)))
+        ListItem(name, status, is_inside_written_path(written, (*at, *steps)))
         for steps, name, status in _iterate_items(value)
     ]
 
@@ -220,7 +220,7 @@ def is_partly_written(written: Collection[Steps], steps: Steps) -> bool:
     return any(all(a == b for a, b in zip(path, steps, strict=False)) for path in written)
 
 
-def is_fully_written(written: Collection[Steps], steps: Steps) -> bool:
+def is_inside_written_path(written: Collection[Steps], steps: Steps) -> bool:
     """Return whether a field or one of its parents was written as a whole."""
     return any(steps[:length] in written for length in range(len(steps) + 1))
 

@@ -63,7 +63,7 @@ def list_problems(definition: Definition) -> list[str]:
         shapes += list_shape_faults(kind.data, f"events.{name}.data")
     shapes = shapes or list_misfits(definition.fields, definition.defaults, "defaults")
     named = [
-        *_check_names(definition),
+        *_check_declarations(definition),
         *shapes,
         *_check_patterns(definition),
         *list_misplaced_files(definition),
@@ -96,7 +96,7 @@ def _list_unknown_names(
             yield f"{place}: no {kind} {name!r}; {there}"
 
 
-def _check_names(definition: Definition) -> Iterator[str]:
+def _check_declarations(definition: Definition) -> Iterator[str]:
     yield from _list_unknown_names(definition, "initial", "phase", definition.initial)
     if CANCELLED in definition.phases:
         yield (f"phases.{CANCELLED}: the name is reserved, because every machine has this phase")

@@ -39,7 +39,7 @@ def machine_actions(
         NextAction(f"wfctl machine approve {id_} {name}", one.asks, (), True, "approve", name)
         for name, one in machine.known_approvals.items()
         if one.phase == machine.phase and not machine.is_approval_up_to_date(name, files)
-        if _is_approval_useful(machine, name)
+        if _is_approval_due(machine, name)
     ]
     found += _list_event_actions(machine)
     for way, missing in ways:
@@ -61,7 +61,7 @@ def _build_open_action(machine: Machine, way: Transition) -> NextAction:
     return NextAction(command, reason, (), False, "transition", way.to)
 
 
-def _is_approval_useful(machine: Machine, approval: str) -> bool:
+def _is_approval_due(machine: Machine, approval: str) -> bool:
     """Return whether an approval is useful now.
 
     An approval of more attempts is useful only if a task has used all of its attempts.
