@@ -23,7 +23,8 @@ from service import errors as use
 from wfctl_eventstore import extension
 
 BASES = (rules.LifecycleError, log.EventStoreError, jobs.ReconcilerError, use.ServiceError)
-MODULES = (rules, machines, use_machines, log, jobs, use, dispatch, described_submission, extension)
+CHECKS = (dispatch, described_submission, script_consent)
+MODULES = (rules, machines, use_machines, log, jobs, use, *CHECKS, extension)
 
 CHOSEN: dict[type[Exception], int] = {
     machines.MachineError: REFUSED,

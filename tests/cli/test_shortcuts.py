@@ -90,7 +90,7 @@ def test_shortcut_is_skipped_if_typer_has_no_private_names(
     assert spec.loader is not None
     another = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(another)
-    monkeypatch.setattr("cli.program.tree.use_direct_conversion", another.taken_as_typed)
+    monkeypatch.setattr("cli.program.tree.use_direct_conversion", another.use_direct_conversion)
     arguments = ["--number=3", "--fruit=Plum", "--text=a"]
     assert outcome(PlainCommand, arguments) == outcome(None, arguments)
 

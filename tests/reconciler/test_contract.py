@@ -15,7 +15,7 @@ RECONCILER = Path(paths.__file__).parents[1]
 SCRIPTS = [
     *sorted(RECONCILER.rglob("*.sh")),
     RECONCILER / "dpdispatcher" / "wrapper.py",
-    RECONCILER / "submission" / "build.py",
+    RECONCILER / "submission" / "job_guard.py",
 ]
 #: Pattern of the expressions with which the scripts name a record of a job; its group is the
 #: suffix.
