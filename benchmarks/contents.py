@@ -6,11 +6,11 @@ from typing import Any
 
 import uuid_utils
 
-from eventstore.chain import Schema
 from eventstore.event import Actor, NewEvent
+from eventstore.schema import Schema
 from eventstore.sqlite.store import SqliteStore, open_store
 from eventstore.store import Claim, Expected
-from lifecycle.rules.decide import payload_of
+from lifecycle.payload.build_payload import payload_of
 from migrations.upgrade import upgrade_database
 from service.root.atomic_files import system_instant
 

@@ -19,7 +19,7 @@ from benchmarks.measurement import interleaved, table
 from benchmarks.processes import PLAN
 from benchmarks.server import Server
 from cli.main import run
-from eventstore.private_files import libpq_url
+from eventstore.database_url import libpq_url
 from eventstore.store import Expected
 from extensions.postgres.store import PostgresStore, open_server
 from migrations.upgrade import upgrade_database

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from eventstore.chain import Schema
+from eventstore.database_url import is_postgres_url
 from eventstore.event import Clock
-from eventstore.private_files import is_postgres_url
+from eventstore.schema import Schema
 from eventstore.sqlite.store import open_store
 from eventstore.store import EventStore
 from wfctl_eventstore.extension import require_extension

@@ -8,9 +8,10 @@ from typing import Any
 
 import orjson
 
-from eventstore.chain import Link, Schema, sha256_hex
+from eventstore.chain import Link, sha256_hex
 from eventstore.errors import UnsoundLog
 from eventstore.event import RecordedEvent
+from eventstore.schema import Schema
 
 #: Columns of a stored event.
 EVENT = "position, stream, version, event_id, type, recorded_at, hash, body"

@@ -13,7 +13,7 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from eventstore.chain import START, Link, Schema, canonical_json
+from eventstore.chain import START, Link, canonical_json
 from eventstore.errors import (
     CommandConflict,
     ForeignRule,
@@ -24,6 +24,7 @@ from eventstore.errors import (
     WrongExpectedVersion,
 )
 from eventstore.event import Clock, NewEvent, RecordedEvent
+from eventstore.schema import Schema
 from eventstore.sql import Reader, Statements
 
 if TYPE_CHECKING:

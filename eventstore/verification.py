@@ -7,8 +7,9 @@ from typing import Any, NamedTuple, Protocol
 
 import orjson
 
-from eventstore.chain import START, Link, Schema, sha256_hex
+from eventstore.chain import START, Link, sha256_hex
 from eventstore.errors import DamagedEvent, SchemaError
+from eventstore.schema import Schema
 
 _CLAIMS_AT_ONCE = 500
 #: Types of the columns of a command's record.

@@ -10,9 +10,9 @@ from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import Connection
 
+from eventstore.database_url import is_postgres_url
 from eventstore.errors import NewerDatabase
 from eventstore.event import HEAD
-from eventstore.private_files import is_postgres_url
 from migrations.sqlite_file import DatabaseFile
 from wfctl_eventstore.extension import MigratedDatabase, require_extension
 

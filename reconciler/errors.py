@@ -16,7 +16,7 @@ Subclasses of Refused
 ├── NothingToReuse (verification/reuse.py)
 ├── ChangedMap, UnfitMap (sweep/map_points.py), NoDiagnosticRun (control/dispatch.py)
 ├── ClaimDenied (control/claims.py), NotStopped (control/stop_jobs.py)
-└── StrangerAtWork (control/judge_attempts.py)
+└── UnloggedAttemptRunning (control/judge_attempts.py)
 
 Subclasses of NeedsConsent
 ├── SubmissionDrift, SubmissionChanged (submission/compare_submission.py)

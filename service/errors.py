@@ -29,7 +29,7 @@ ServiceError
 
 Subclasses of NeedsConsent
 ├── AnotherLog         the log is not the pinned log of its root (consent/approvals.py)
-└── UndecidedEdit      only a person may decide on a hand edit (writing/amendments.py)
+└── UndecidedEdit      only a person may decide on a hand edit (writing/undecided_edits.py)
 """
 
 from __future__ import annotations

@@ -14,8 +14,9 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
+from eventstore.database_url import is_postgres_url
 from eventstore.event import HEAD
-from eventstore.private_files import create_private_file, is_postgres_url
+from eventstore.private_files import create_private_file
 from migrations.upgrade import upgrade_database
 
 

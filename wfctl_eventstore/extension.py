@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from cli.frame.workspace import OpenedWorkflow
-    from eventstore.chain import Schema
     from eventstore.event import Clock
+    from eventstore.schema import Schema
     from eventstore.store import EventStore
     from eventstore.verification import Finding
     from lifecycle.payload.base import Payload

@@ -16,8 +16,8 @@ from cli.frame.write_command import events_of, list_planned_files, print_outcome
 from cli.terminal.output import Output, print_message, print_statement
 from lifecycle.errors import LifecycleError, NeedsConsent, UnknownAmendment
 from lifecycle.payload import models as p
+from lifecycle.payload.build_payload import payload_of
 from lifecycle.rules.amendments import amendment_of_proposal
-from lifecycle.rules.decide import payload_of
 from lifecycle.rules.impact import compute_approval_impact
 from lifecycle.state.conditions import downstream
 from lifecycle.state.status import ACTIVE, Status

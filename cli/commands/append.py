@@ -13,8 +13,8 @@ import typer
 from cli.frame.options import Text, Texts, Writes, argument, option
 from cli.frame.write_command import issue_command, record_checked_claims
 from lifecycle.errors import InvalidPayload, NoCommand
+from lifecycle.payload.build_payload import model_of, payload_of
 from lifecycle.payload.event_types import OBSERVED_TYPES, PERSON_TYPES, STAGED
-from lifecycle.rules.decide import model_of, payload_of
 from service.errors import InvalidOption, NotFound, UnreadablePlan
 
 if TYPE_CHECKING:

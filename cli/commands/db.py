@@ -10,9 +10,9 @@ from cli.frame.options import CommandId, DryRun, option
 from cli.frame.workspace import find_log_address, journal_of, settings_of
 from cli.settings import actor_of
 from cli.terminal.output import Output
+from eventstore.database_url import url_without_password
 from eventstore.errors import WrongExpectedVersion
 from eventstore.event import HEAD
-from eventstore.private_files import url_without_password
 from lifecycle.errors import NeedsConsent
 from service.root.root import find_root, open_root, read_config
 

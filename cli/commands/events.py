@@ -41,9 +41,10 @@ from eventstore.event import RecordedEvent
 from eventstore.store import subscribe
 from lifecycle.errors import UnknownEventType
 from service.errors import InvalidOption
-from service.reading.log import Selection, WorkflowLog
+from service.reading.log import WorkflowLog
 from service.reading.machine_streams import list_machines
 from service.reading.point_in_history import Moment
+from service.reading.selection import Selection
 from service.reading.stream_log import StreamLog
 from service.root.atomic_files import system_clock, utc_text
 from wfctl_eventstore.extension import (

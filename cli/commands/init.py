@@ -20,7 +20,7 @@ from cli.frame.workspace import (
 from cli.frame.write_command import print_outcome
 from cli.settings import Settings, actor_of
 from cli.terminal.output import Output, print_message
-from eventstore.private_files import is_postgres_url
+from eventstore.database_url import is_postgres_url
 from lifecycle.rules.amendments import signer_problems
 from service.errors import InvalidOption, NotFound
 from service.files.workflow_files import STATE

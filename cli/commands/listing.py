@@ -23,7 +23,7 @@ from cli.frame.workspace import (
 from cli.settings import Settings, actor_of
 from cli.terminal.output import Output, print_message
 from cli.terminal.table import TableColumn, format_table
-from eventstore.private_files import is_postgres_url
+from eventstore.database_url import is_postgres_url
 from lifecycle.errors import LifecycleError
 from projections.screens.inbox import InboxItem, normalize_item_number, number_items
 from projections.words.account import list_waiting_items

@@ -129,7 +129,7 @@ def serve(
 ) -> None:
     """Be the runner: WORDs are the command line of a loop."""
     from reconciler.loop.background_runner import Runner, RunnerLimits, record_runner
-    from reconciler.loop.end_loop import build_retry_rule, catch_stop_signals
+    from reconciler.loop.stop_request import build_retry_rule, catch_stop_signals
 
     limits = RunnerLimits(max_sessions, session_seconds, between, rapid, rapid_seconds)
     with open_job_runner(context) as (jobs, output), catch_stop_signals() as asked:
@@ -184,7 +184,7 @@ def _launch_runner(context: typer.Context, given: LoopOptions, limits: Mapping[s
     from reconciler.loop.background_runner import start_runner
     from reconciler.loop.run import find_stages_without_command
     from reconciler.loop.session import check_report_path_free
-    from service.writing.amendments import check_run_can_continue
+    from service.writing.undecided_edits import check_run_can_continue
 
     with open_job_runner(context) as (jobs, output):
         silent = [] if given.found_agent() is not None else find_stages_without_command(jobs)
@@ -332,8 +332,9 @@ def _run_in_this_process(
 ) -> None:
     from reconciler.files.freshness import find_log_differences
     from reconciler.loop.background_runner import forget_ended_runner
-    from reconciler.loop.end_loop import SessionOptions, build_retry_rule, catch_stop_signals
+    from reconciler.loop.end_loop import SessionOptions
     from reconciler.loop.run import run_loop as drive
+    from reconciler.loop.stop_request import build_retry_rule, catch_stop_signals
 
     with open_job_runner(context) as (jobs, output), catch_stop_signals() as asked:
         service = jobs.service

@@ -32,7 +32,7 @@ from cli.frame.write_command import (
 )
 from cli.terminal.output import Output
 from lifecycle.payload import models as p
-from lifecycle.rules.decide import payload_of
+from lifecycle.payload.build_payload import payload_of
 from service.errors import InvalidOption
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from typing import Any
 from cli.frame.workspace import OpenedWorkflow, build_entry
 from eventstore.event import RecordedEvent
 from service.errors import InvalidOption
-from service.reading.log import Selection
 from service.reading.machine_streams import list_machines_in_store
 from service.reading.point_in_history import Moment
+from service.reading.selection import Selection
 from service.reading.stream_log import StreamLog
 from service.root.root import MACHINE
 from wfctl_eventstore.extension import require_extension

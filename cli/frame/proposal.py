@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lifecycle.fold.evolve import KEYED
+from lifecycle.payload.build_payload import payload_of
 from lifecycle.plan.fields import ALIKE
 from lifecycle.rules.amendable import build_changes_from_paths, required_amendment_type
-from lifecycle.rules.decide import payload_of
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.parameters import PARAMETERS_OF_WFCTL
 from service.documents.plan_file import decode_json, read_plan

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from cli.frame.options import OptionGroup, Text, Texts, option
 from cli.frame.record_output import Record
-from service.reading.log import Selection
 from service.reading.point_in_history import Moment, parse_moment
+from service.reading.selection import Selection
 
 if TYPE_CHECKING:
     from cli.frame.workspace import OpenedWorkflow

@@ -14,9 +14,9 @@ import typer
 
 from cli.settings import Settings, actor_of
 from cli.terminal.output import LastEventInfo, Output, print_message
-from eventstore.chain import Schema
+from eventstore.database_url import has_password, is_postgres_url
 from eventstore.errors import NOT_KNOWN, TO_DO, SchemaError
-from eventstore.private_files import has_password, is_postgres_url
+from eventstore.schema import Schema
 from lifecycle.payload.check_data import fill_defaults_and_find_misfit
 from lifecycle.payload.event_types import UPCASTERS, VERSIONS
 from service.errors import InvalidOption, NoRoot

@@ -38,7 +38,7 @@ def issue_command(
 
     Raises `InvalidPayload` if the values are invalid.
     """
-    from lifecycle.rules.decide import payload_of
+    from lifecycle.payload.build_payload import payload_of
 
     write_commands(context, options, payload_of(type_, values))
 

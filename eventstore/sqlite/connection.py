@@ -26,7 +26,7 @@ from eventstore.errors import (
     StoreUnwritable,
 )
 from eventstore.event import APPLICATION_ID, HEAD
-from eventstore.private_files import open_for_reading
+from eventstore.regular_files import open_for_reading
 from eventstore.sql import EVENT, Statements
 from eventstore.sqlite.write_queue import (
     StreamHead,

@@ -13,9 +13,10 @@ from typing import Any
 
 import orjson
 
-from eventstore.chain import Schema, build_chained_row, build_chained_rows
+from eventstore.chain import build_chained_row, build_chained_rows
 from eventstore.errors import DatabaseMissing, StoreClosed
 from eventstore.event import Clock, NewEvent, RecordedEvent
+from eventstore.schema import Schema
 from eventstore.sqlite.connection import (
     Journal,
     SqliteStatements,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from eventstore.private_files import NotRegular, read_regular
+from eventstore.regular_files import NotRegular, read_regular
 from lifecycle.state.status import FINISHED
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.words import environments

@@ -20,7 +20,7 @@ from service.reading.machine_streams import list_machines
 if TYPE_CHECKING:
     from extensions.machines.rules.machine import Machine
     from lifecycle.state.workflow import Workflow
-    from projections.screens.inbox import Unfinished
+    from projections.screens.unfinished import Unfinished
 from extensions.agents.plugin_command import _BYTES, _TOKENS
 
 #: Maximum number of machines that a briefing describes in full. Each other machine gets one line.
@@ -51,7 +51,7 @@ def hook(
     before-stop asks the agent once for a summary.
     """
     from extensions.machines.views.unfinished import list_unfinished_work
-    from projections.screens.inbox import find_stages_without_note
+    from projections.screens.unfinished import find_stages_without_note
 
     given = _read_hook_input()
     try:

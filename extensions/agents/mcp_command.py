@@ -76,8 +76,7 @@ def mcp(
     actor = named if named is not None and named.startswith("agent:") else None
     _check_options(port, host, allow, socket)
     folder = settings.start.resolve()
-    # Fork the process for commands now. Forking is safe and fast while this process has only one
-    # thread and few loaded modules.
+    # Forking is safe and fast now, because this process has one thread and few loaded modules.
     from extensions.agents.warm_process import WarmProcess
 
     with closing(WarmProcess(_run_command_line, _import_commands)) as warm:

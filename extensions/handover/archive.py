@@ -15,10 +15,11 @@ from urllib.parse import quote
 from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
 
 from eventstore.errors import SchemaError, UnsoundLog
-from eventstore.private_files import read_regular
+from eventstore.regular_files import read_regular
 from eventstore.store import EventStore, RawEvent
-from eventstore.transfer.archive import IntactStreams, export_line
+from eventstore.transfer.archive import export_line
 from eventstore.transfer.copy import CopySource
+from eventstore.transfer.intact_parts import IntactStreams
 from extensions.handover.archive_files import FileSelection
 from extensions.handover.archive_files import read_chunks as content_of
 from extensions.handover.manifest import (

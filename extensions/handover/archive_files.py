@@ -17,7 +17,7 @@ from pathlib import Path, PurePosixPath
 from stat import S_ISLNK
 from zipfile import ZipFile
 
-from eventstore.private_files import NotRegular
+from eventstore.regular_files import NotRegular
 from extensions.handover.errors import UnusableArchive
 from extensions.handover.manifest import FILES, LeftOut, Manifest, iterate_json_lines
 from extensions.machines.rules.machine import Machine

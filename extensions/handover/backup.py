@@ -8,7 +8,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
-from eventstore.private_files import open_for_reading
+from eventstore.regular_files import open_for_reading
 from eventstore.store import EventStore
 from eventstore.transfer.archive import ArchiveSource, is_archive
 from eventstore.transfer.archive import write_archive as write_log

@@ -23,11 +23,11 @@ from cli.frame.workspace import (
 )
 from cli.settings import Settings, actor_of
 from cli.terminal.output import Output
-from eventstore.chain import Schema
+from eventstore.database_url import is_postgres_url, url_without_password
 from eventstore.engine import open_log
 from eventstore.errors import DatabaseMissing
 from eventstore.event import Clock
-from eventstore.private_files import is_postgres_url, url_without_password
+from eventstore.schema import Schema
 from eventstore.store import EventStore
 from eventstore.transfer.copy import (
     Chains,

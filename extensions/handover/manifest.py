@@ -25,9 +25,10 @@ from zipfile import ZipFile
 import orjson
 from pydantic import ValidationError
 
-from eventstore.chain import ZERO, Schema, canonical_json
+from eventstore.chain import ZERO, canonical_json
 from eventstore.errors import EventStoreError
 from eventstore.event import RecordedEvent, find_envelope_fault
+from eventstore.schema import Schema
 from eventstore.store import Refusal
 from extensions.handover.errors import UnusableArchive
 from extensions.machines.rules.definition import load_trusted_definition
@@ -36,7 +37,7 @@ from lifecycle.payload.event_types import UPCASTERS, VERSIONS
 from lifecycle.plan import document as plan
 from lifecycle.plan import imported_document
 from lifecycle.words.document import restore_key_order
-from lifecycle.words.values import explain_validation_error_at_path
+from lifecycle.words.validation_errors import explain_validation_error_at_path
 from projections.files.event_models import find_event_model
 from service.documents.bounds import bounded_lines
 from service.root.root import MACHINE

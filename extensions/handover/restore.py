@@ -20,9 +20,9 @@ from zipfile import BadZipFile, ZipFile
 
 import orjson
 
-from eventstore.chain import Schema
 from eventstore.event import Actor, Clock, Instant, NewEvent, RecordedEvent, format_instant
-from eventstore.private_files import open_for_reading
+from eventstore.regular_files import open_for_reading
+from eventstore.schema import Schema
 from eventstore.store import Claim, EventStore, Refusal
 from extensions.handover.archive_files import check_brought
 from extensions.handover.errors import UnusableArchive

@@ -14,7 +14,7 @@ from typing import Any
 from eventstore.event import RecordedEvent
 from extensions.history import table_schema as tables
 from lifecycle.event import find_observed_jobs
-from lifecycle.fold import stages
+from lifecycle.fold import imported
 from lifecycle.fold.evolve import find_proposed_id
 from lifecycle.state.workflow import Amendment, Attempt, Session, Stage, Workflow
 from projections.files.progress_log import format_line_without_time
@@ -168,7 +168,7 @@ class HistoryRows:
             "started_at": event.occurred_at,
             "started_by": str(event.actor),
             "ended_at": None,
-            "ended": "unknown" if event.type in stages.TYPES else "open",
+            "ended": "unknown" if event.type in imported.TYPES else "open",
             "cost": 0.0,
             "charges": 0,
             "completed": 0,

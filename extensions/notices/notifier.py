@@ -16,7 +16,7 @@ from typing import Any, Self
 import orjson
 
 from eventstore.event import RecordedEvent
-from eventstore.private_files import read_regular
+from eventstore.regular_files import read_regular
 from extensions.notices.receiver import send_notice_with_retries
 from lifecycle.state.workflow import Workflow
 from lifecycle.words.waiting import waits_for_person

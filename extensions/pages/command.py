@@ -24,7 +24,7 @@ from cli.frame.workspace import (
 )
 from cli.settings import Format, Settings
 from cli.terminal.output import print_message
-from eventstore.private_files import is_postgres_url, url_without_password
+from eventstore.database_url import is_postgres_url, url_without_password
 from service.errors import InvalidOption, NoRoot
 from service.root.root import WORKFLOW, Root, find_root, read_config
 from service.root.trust import known_roots

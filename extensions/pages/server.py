@@ -22,7 +22,8 @@ from typing import Any
 from extensions.pages import access, render, views
 from extensions.pages.access import AccessControl
 from extensions.pages.page_data import build_page_look
-from extensions.pages.render import PageRequest, parse_request, read_figure
+from extensions.pages.previews import read_figure
+from extensions.pages.render import PageRequest, parse_request
 from extensions.pages.served_workflows import ChangeWatcher, ServedRoot, ServedWorkflows
 from lifecycle.errors import NoWorkflow, UnknownAmendment, UnknownStage
 from service.errors import InvalidOption, NotFound

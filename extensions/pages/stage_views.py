@@ -19,7 +19,7 @@ from extensions.pages.page_data import (
     list_decision_commands,
     next_of,
 )
-from extensions.pages.render import build_previews, tail_of
+from extensions.pages.previews import build_previews, tail_of
 from lifecycle.fold.evolve import parameters_in_plan_version
 from lifecycle.state.workflow import Attempt, Stage, Workflow
 from lifecycle.words.metrics import parse_valid_metrics

@@ -45,8 +45,8 @@ from projections.words.account import list_attention_items, list_waiting_items
 from projections.words.format_results import describe_all_metrics, list_named_results
 from projections.words.mandates import list_mandates
 from service.errors import NotFound
-from service.reading.log import Selection
 from service.reading.point_in_history import parse_moment
+from service.reading.selection import Selection
 
 #: Maximum numbers on a page: stages, events, log lines next to a workflow, and differences.
 _STAGES, _EVENTS, _LINES, _DIFFERENCES = 250, 100, 15, 100

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from eventstore.database_url import libpq_url, url_without_password
 from eventstore.errors import (
     DatabaseMissing,
     EventStoreError,
@@ -19,7 +20,6 @@ from eventstore.errors import (
     StoreUnwritable,
 )
 from eventstore.event import HEAD, MARK
-from eventstore.private_files import libpq_url, url_without_password
 from extensions.postgres import driver
 from extensions.postgres.driver import psycopg
 

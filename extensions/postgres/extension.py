@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from eventstore.chain import Schema
 from eventstore.event import Clock
+from eventstore.schema import Schema
 from eventstore.store import EventStore
 from wfctl_eventstore.extension import Extension, MigratedDatabase
 

@@ -7,9 +7,9 @@ from sqlalchemy import Connection, Engine, create_engine, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
+from eventstore.database_url import url_without_password
 from eventstore.errors import NotOurs
 from eventstore.event import MARK
-from eventstore.private_files import url_without_password
 from extensions.postgres.connection import connect_to_server, translate_error
 from extensions.postgres.driver import psycopg
 

@@ -8,7 +8,8 @@ from functools import cache
 from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from eventstore.chain import START, Link, Schema, Sealed, Stamp, build_chained_rows
+from eventstore.chain import START, Link, Sealed, Stamp, build_chained_rows
+from eventstore.database_url import url_without_password
 from eventstore.errors import (
     CommandConflict,
     EventIdReused,
@@ -18,7 +19,7 @@ from eventstore.errors import (
 )
 from eventstore.event import Clock, NewEvent
 from eventstore.import_rows import build_import_statements, build_transfer_conflict
-from eventstore.private_files import url_without_password
+from eventstore.schema import Schema
 from eventstore.sql import CLAIMED, EVENT, Statements
 from eventstore.store import (
     AppendResult,

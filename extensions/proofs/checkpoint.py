@@ -18,7 +18,7 @@ from urllib.parse import quote
 from eventstore.chain import START, Link, sha256_hex
 from eventstore.errors import UnsoundLog
 from eventstore.merkle_tree import Frontier, leaf_hash
-from eventstore.private_files import read_regular
+from eventstore.regular_files import read_regular
 from eventstore.store import EventStore
 from extensions.proofs import signed_note as notes
 from extensions.proofs.errors import CheckpointDenied, UnreadableNote

@@ -6,7 +6,6 @@ A proof is a file that shows the origin of a result to anyone with a public key.
 from __future__ import annotations
 
 import json
-import time
 from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,21 +13,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.frame.consent import ask_at_terminal
 from cli.frame.options import File, Text, Texts, argument, option
-from cli.frame.workspace import OpenedWorkflow, open_for_reading, settings_of
+from cli.frame.workspace import open_for_reading, settings_of
 from cli.frame.write_command import write_new
-from cli.settings import actor_of
 from cli.terminal.output import Output, print_message
 from extensions.proofs.check_checkpoints import signed_now
-from lifecycle.errors import NeedsConsent
-from service.consent.approvals import Approvals
-from service.consent.proof import Policy
 from service.errors import InvalidOption
-from service.reading.trust_marks import SALVAGED, TamperEvidence, accept_log, find_tamper_evidence
 
 if TYPE_CHECKING:
-    from extensions.proofs.witness import Witness, WitnessedLog
+    pass
 
 
 What = Annotated[
@@ -162,175 +155,6 @@ def _format_proof(shown: dict[str, Any]) -> Iterator[str]:
     signers = ", ".join(shown["cosigned_by"]) or "no witness that was named"
     recorded = f"recorded at {shown['recorded_at']}, of {shown['size']} events"
     yield f"  {recorded}; cosigned by {signers}"
-
-
-_DONE = 200
-
-
-def watch(
-    context: typer.Context,
-    keys: Annotated[
-        list[str],
-        argument(
-            "KEY...", "The public keys of the logs to watch. Each KEY is a key or a key file."
-        ),
-    ],
-) -> None:
-    """Add logs for the witness to watch.
-
-    The witness trusts the first checkpoint (signed state) of each log.
-    """
-    from extensions.proofs.witness import read_public_keys
-
-    witness = _open_witness()
-    found = [_describe_log(witness.watch(key)) for key in read_public_keys(keys)]
-    lines = [f"{one['origin']}: watched" for one in found]
-    Output(settings_of(context)).result(found, lambda: "\n".join(lines))
-
-
-def serve(
-    context: typer.Context,
-    host: str = option("ADDRESS", "Listen on this network address.", default="127.0.0.1"),
-    port: int = option(
-        "N", "Listen on this port. Use 0 for any free port.", min=0, max=65535, default=0
-    ),
-) -> None:
-    """Run a witness as an HTTP server.
-
-    A witness confirms that events were only added to a log. The server uses the protocol
-    c2sp.org/tlog-witness.
-    """
-    from extensions.proofs.witness_server import WitnessServer
-
-    with WitnessServer(_open_witness(), host, port) as serving:
-        print_message(f"wfctl: a witness at http://{host}:{serving.server_address[1]}")
-        serving.serve_forever()
-
-
-def cosign(
-    context: typer.Context,
-    file: Annotated[
-        Path,
-        argument(
-            "FILE",
-            "The file with the request to sign a checkpoint, in the format of the "
-            "tlog-witness protocol.",
-        ),
-    ],
-) -> None:
-    """Sign a checkpoint (a signed state of a log) as a witness.
-
-    The exit code is 7 if the witness refuses to sign.
-    """
-    from extensions.proofs.errors import NotWitnessed
-
-    reply = _open_witness().answer(file.read_bytes())
-    if reply.status != _DONE:
-        raise NotWitnessed(
-            f"not cosigned ({reply.status}): {reply.body.strip()}", status=reply.status
-        )
-    data = {"cosignature": reply.body}
-    Output(settings_of(context)).result(data, lambda: reply.body.removesuffix("\n"))
-
-
-def show(context: typer.Context) -> None:
-    """Print the public key of the witness and the logs it watches.
-
-    For each log, print the size that the witness signed last.
-    """
-    from extensions.proofs.checkpoint import load_or_create_witness_signer
-
-    key, seen = (
-        str(load_or_create_witness_signer().public),
-        [_describe_log(one) for one in _open_witness().all_seen()],
-    )
-    lines = [key, *(f"{one['origin']}: {one['size'] or 'nothing seen yet'}" for one in seen)]
-    data = {"public_key": key, "logs": seen}
-    Output(settings_of(context)).result(data, lambda: "\n".join(lines))
-
-
-def _describe_log(seen: WitnessedLog) -> dict[str, Any]:
-    last = seen.checkpoint
-    return {
-        "origin": seen.origin,
-        "keys": list(seen.keys),
-        "size": last.size if last is not None else None,
-        "checkpoint": seen.note,
-    }
-
-
-def _open_witness() -> Witness:
-    from extensions.proofs.witness import Witness
-
-    return Witness(lambda: int(time.time()))
-
-
-def pin(
-    context: typer.Context,
-    replace: bool = option(
-        "Pin the current logs of this folder, so that wfctl reports if somebody "
-        "replaces a log. You confirm this at a terminal."
-    ),
-) -> None:
-    """Show the pinned logs, which nobody can replace unnoticed.
-
-    A pin is a record, outside the workflow's folder, that identifies a log. With a pin, wfctl
-    detects that somebody replaced the log.
-    """
-    from service.reading.machine_streams import list_machines_in_store
-
-    with open_for_reading(context) as workflow:
-        logs: list[tuple[Approvals, Policy]] = []
-        if workflow.config.workflow is not None:
-            logs.append((workflow.log.approvals, workflow.state()))
-        machines = map(workflow.machine, list_machines_in_store(workflow.log.store))
-        logs += [(log.approvals, log.current()) for log in machines]
-        if replace:
-            _repin_logs(context, workflow, logs)
-        found = [_describe_pin(workflow, approvals) for approvals, _ in logs]
-        text = "\n".join(f"{one['log']}: {one['says']}" for one in found)
-        workflow.output.result(found, lambda: text or "no logs here")
-
-
-def _describe_pin(workflow: OpenedWorkflow, approvals: Approvals) -> dict[str, Any]:
-    pinned = "pinned" if approvals.is_pinned() else "not pinned by this user account"
-    marks = [str(one.to_item()) for one in _list_marks(workflow, approvals)]
-    return {
-        "log": approvals.stream,
-        "first": approvals.first_hash(),
-        "pinned": [pin.first for pin in approvals.pinned_here()],
-        "says": "; ".join([approvals.pin_objection() or pinned, *marks]),
-    }
-
-
-def _list_marks(workflow: OpenedWorkflow, approvals: Approvals) -> list[TamperEvidence]:
-    marks = find_tamper_evidence(workflow.root, approvals.store, approvals.stream)
-    return [one for one in marks if one.kind != SALVAGED]
-
-
-def _repin_logs(
-    context: typer.Context, workflow: OpenedWorkflow, logs: list[tuple[Approvals, Policy]]
-) -> None:
-    changed = [
-        (a, state)
-        for a, state in logs
-        if a.pin_objection() or not a.is_pinned() or _list_marks(workflow, a)
-    ]
-    if not changed:
-        return
-    lines = [
-        f"{a.stream}: {_describe_pin(workflow, a)['says']}\n  first event {a.first_hash()}, "
-        f"consent by {state.consent}, "
-        f"pinned here: {', '.join(p.first for p in a.pinned_here()) or 'nothing'}"
-        for a, state in changed
-    ]
-    lines.append("wfctl will accept these logs and their approvals from now on.")
-    actor, text = actor_of(settings_of(context)), "\n".join(lines)
-    if not ask_at_terminal(actor, "the pin of this root", text, "wfctl pin --replace"):
-        raise NeedsConsent("the pins were not changed, because you answered n.")
-    for approvals, state in changed:
-        approvals.repin(state)
-        accept_log(workflow.root, approvals.store, approvals.stream)
 
 
 Machine = Annotated[

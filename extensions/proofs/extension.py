@@ -13,12 +13,12 @@ class ProofsExtension(Extension):
     """Sign checkpoints of a log, obtain signatures of witnesses, and prove results."""
 
     commands = {
-        "pin": "extensions.proofs.command",
+        "pin": "extensions.proofs.pin_command",
         "checkpoint": "extensions.proofs.command",
-        "witness watch": "extensions.proofs.command",
-        "witness serve": "extensions.proofs.command",
-        "witness cosign": "extensions.proofs.command",
-        "witness show": "extensions.proofs.command",
+        "witness watch": "extensions.proofs.witness_command",
+        "witness serve": "extensions.proofs.witness_command",
+        "witness cosign": "extensions.proofs.witness_command",
+        "witness show": "extensions.proofs.witness_command",
         "prove": "extensions.proofs.command",
     }
     help_sections = {

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from lifecycle.errors import NoWorkflow
 from lifecycle.event import UNFOLDABLE, Event, apply_or_ignore_event, explain_ignored_event
-from lifecycle.fold import rounds, stages
+from lifecycle.fold import imported, rounds, stages
 from lifecycle.state.conditions import (
     downstream,
     find_point_source_stages,
@@ -496,7 +496,7 @@ def fold_events(
             )
         rounds.refresh_loops(draft, event.occurred_at)
         draft.head = event.version
-        if event.type not in stages.TYPES:
+        if event.type not in imported.TYPES:
             # An imported time in another format is replaced by the time of the first later event.
             is_alike = len(draft.updated) == len(event.occurred_at)
             draft.updated = max(draft.updated if is_alike else "", event.occurred_at)
@@ -530,7 +530,7 @@ def _create_workflow(event: Event) -> Workflow:
         )
     data = event.data
     try:
-        draft = stages.build_imported_workflow(
+        draft = imported.build_imported_workflow(
             restore_key_order(data["document"], data.get("layout", {}))
         )
     except UNFOLDABLE as error:
@@ -599,8 +599,8 @@ def _fold_cost(draft: Workflow, event: Event) -> None:
 
 
 _APPLY: dict[str, Apply] = {
-    "line.imported": stages.fold_imported_line,
-    "state.imported": stages.fold_imported_state,
+    "line.imported": imported.fold_imported_line,
+    "state.imported": imported.fold_imported_state,
     "files.recorded": _fold_initial_file_digests,
     "workflow.completed": _fold_workflow_completed,
     "workflow.reopened": _fold_workflow_reopened,

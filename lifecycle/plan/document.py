@@ -37,12 +37,8 @@ from lifecycle.words.metrics import (
     resolve_result,
 )
 from lifecycle.words.rounds import ROUNDS
-from lifecycle.words.values import (
-    ID_PATTERN,
-    explain_unfit_stage_id,
-    explain_validation_error,
-    stage_number,
-)
+from lifecycle.words.validation_errors import explain_validation_error
+from lifecycle.words.values import ID_PATTERN, explain_unfit_stage_id, stage_number
 
 WorkflowId = Annotated[str, StringConstraints(pattern=ID_PATTERN)]
 Name = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\r\n]+$")]

@@ -11,7 +11,8 @@ from lifecycle.payload.models import StageId
 from lifecycle.plan.document import RelativePath, WorkflowId
 from lifecycle.state.conditions import find_cycle
 from lifecycle.state.status import Status
-from lifecycle.words.values import explain_unfit_stage_id, explain_validation_error
+from lifecycle.words.validation_errors import explain_validation_error
+from lifecycle.words.values import explain_unfit_stage_id
 
 Problem = tuple[str, str]
 """JSON pointer of a value, and the problem of the value."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lifecycle.payload.build_payload import model_of
 from lifecycle.payload.event_types import STAGED
-from lifecycle.rules.decide import model_of
 from wfctl_eventstore.extension import require_extension
 
 if TYPE_CHECKING:

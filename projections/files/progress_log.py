@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from eventstore.event import RecordedEvent
 from lifecycle.event import SET_ASIDE
-from lifecycle.fold.stages import TYPES
+from lifecycle.fold.imported import TYPES
 from lifecycle.state.session_budget import maximum_session_cost
 from lifecycle.state.workflow import Workflow
 from lifecycle.words.scripts import is_digest, omit_missing_init_script

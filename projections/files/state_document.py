@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from lifecycle.fold.stages import build_imported_workflow
+from lifecycle.fold.imported import build_imported_workflow
 from lifecycle.state.workflow import Amendment, Stage, Workflow
 from lifecycle.words.document import STAGE_FIELDS, collect_changes_by_field, split_pointer
 from projections.words.text import escape_json_controls, truncate_utc_to_seconds

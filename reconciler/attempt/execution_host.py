@@ -16,7 +16,7 @@ from pathlib import Path
 from pwd import getpwuid
 from typing import Any
 
-from eventstore.private_files import read_regular
+from eventstore.regular_files import read_regular
 from lifecycle.payload import models as p
 from lifecycle.words.commands import find_programs
 from reconciler.attempt import paths as genuine

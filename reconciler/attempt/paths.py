@@ -19,7 +19,7 @@ from glob import has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from eventstore.private_files import read_regular
+from eventstore.regular_files import read_regular
 from lifecycle.words.values import is_id
 from reconciler.errors import DamagedAttempt, MissingInput, UnusableName
 from service.root.atomic_files import write_whole

@@ -108,11 +108,8 @@ def briefing_of(
     whose preparation was interrupted. ``history`` contains the last action and the events after it.
     ``around`` contains facts that are not in the log.
     """
-    items, session, stages = (
-        list_attention_items(state, around.seen),
-        state.session,
-        state.stages.values(),
-    )
+    items = list_attention_items(state, around.seen)
+    session, stages = state.session, state.stages.values()
     found, denied, repaired = list[BriefVerdict](), list[BriefItem](), list[Repair]()
     if findings:
         from reconciler.briefing import format_findings

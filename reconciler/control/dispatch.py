@@ -55,8 +55,8 @@ from reconciler.submission.transferred_files import list_read_results
 from reconciler.sweep.stage_tasks import get_stage_tasks
 from service.consent.scripts import find_importable_modules, find_scripts_to_approve
 from service.root.paths_within_root import OutsideRoot, resolve_below
-from service.writing.amendments import check_no_undecided_edits
 from service.writing.stream_writer import WriteOptions
+from service.writing.undecided_edits import check_no_undecided_edits
 from service.writing.workflow_service import Outcome
 from wording import TemplatedError
 

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from eventstore.private_files import NotRegular
+from eventstore.regular_files import NotRegular
 from lifecycle.errors import LifecycleError, Refused
 from lifecycle.payload import models as p
 from lifecycle.rules.stages import can_replace_lost_attempt
@@ -200,8 +200,7 @@ def _judge_attempt(
     evidence = collect_evidence(
         attempt,
         jobs.now(),
-        # For an attempt whose part of the log was lost, the root in its launch record is used
-        # instead.
+        # If the log of the attempt was lost, the root in its launch record is used instead.
         recorded_root=recorded.root if foreign or recorded.submission_sha256 else None,
         recorded_host=recorded.host,
         recorded_boot=recorded.boot_id,
@@ -217,9 +216,8 @@ def _judge_attempt(
     if is_remote_folder_missing(evidence) and not evidence.jobs:
         # The files of the attempt were removed, so the job ids in the log are the only information
         # about its jobs.
-        evidence = replace(
-            evidence, jobs=tuple(ObservedJob(id_, id=id_) for id_ in recorded.job_ids)
-        )
+        known_jobs = tuple(ObservedJob(id_, id=id_) for id_ in recorded.job_ids)
+        evidence = replace(evidence, jobs=known_jobs)
     if foreign:
         evidence = add_foreign_launch(evidence, state, stage, jobs.root)
     found = derive_verdict(evidence)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from lifecycle.errors import NeedsConsent
 from lifecycle.payload import models as p
-from lifecycle.rules.decide import payload_of
+from lifecycle.payload.build_payload import payload_of
 from lifecycle.state.workflow import Stage
 from lifecycle.sweeps.definition import is_sweep
 from lifecycle.words.mandates import format_count

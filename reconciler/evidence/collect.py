@@ -86,10 +86,7 @@ def collect_evidence(
     survey = survey or survey_attempts([attempt])
     where = survey.machines[attempt.tag]
     record = attempt.launch_record
-    launch, launched_at = (
-        traces.select_text_values(traces.read_json(record)),
-        traces.read_launch_time(attempt),
-    )
+    launch = traces.select_text_values(traces.read_json(record))
     name, boot_id = recorded_host or launch.get("host"), recorded_boot or launch.get("boot_id")
     began_on = Host(name, boot_id, launch.get("machine_id"))
     began_here = name is not None and began_on.is_here(attempt.root)
@@ -105,7 +102,7 @@ def collect_evidence(
         host_now=processes.host(),
         boot_recorded=launch.get("boot_id"),
         boot_now=processes.boot_id(),
-        launched_at=launched_at,
+        launched_at=traces.read_launch_time(attempt),
         monitor_locked=locked,
         monitor_alive=alive,
         monitor_stopped=watcher is not None

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
-from eventstore.private_files import NotRegular
+from eventstore.regular_files import NotRegular
 from lifecycle.state.workflow import Attempt, Stage, Workflow
 from reconciler.attempt.markers import Marker, MarkerState
 from reconciler.attempt.paths import DONE, EXIT_CODE

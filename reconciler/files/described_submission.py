@@ -9,7 +9,7 @@ from glob import escape
 from pathlib import Path
 from typing import Any
 
-from eventstore.private_files import NotRegular
+from eventstore.regular_files import NotRegular
 from lifecycle.errors import NeedsConsent, Refused
 from lifecycle.payload import models as p
 from lifecycle.state.conditions import list_needed_files

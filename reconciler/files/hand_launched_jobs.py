@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from eventstore.private_files import NotRegular, read_regular
+from eventstore.regular_files import NotRegular, read_regular
 from lifecycle.errors import LifecycleError
 from lifecycle.payload import models as p
 from lifecycle.state.status import Status

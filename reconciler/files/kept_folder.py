@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
-from eventstore.private_files import read_regular
+from eventstore.regular_files import read_regular
 from lifecycle.words.values import KEPT_PATTERN
 from reconciler.attempt.markers import MARKERS
 from reconciler.attempt.paths import (

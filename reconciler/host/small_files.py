@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from eventstore.private_files import read_regular
+from eventstore.regular_files import read_regular
 
 #: Maximum number of digits of a process id or a count of clock ticks in a record.
 _DIGITS = 20

@@ -24,7 +24,7 @@ from typing import TypeVar
 
 import orjson
 
-from eventstore.private_files import read_regular
+from eventstore.regular_files import read_regular
 from lifecycle.payload import models as p
 from reconciler.context import JobContext
 from reconciler.errors import AgentMissing, AgentNotStarted

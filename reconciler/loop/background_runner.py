@@ -30,7 +30,7 @@ from reconciler.host import processes, tmux_sessions
 from reconciler.host.processes import Process
 from reconciler.host.program import is_lock_held
 from reconciler.loop.agent import poll_until, read_record, wait_or_terminate
-from reconciler.loop.end_loop import StopRequest
+from reconciler.loop.stop_request import StopRequest
 from service.errors import RootBusy
 from service.files.stage_obstacles import PAUSE
 from service.root.atomic_files import hold_lock, write_whole

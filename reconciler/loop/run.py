@@ -63,14 +63,9 @@ from reconciler.files.freshness import (
 from reconciler.files.script_consent import VerdictChanged
 from reconciler.loop import prompt
 from reconciler.loop.agent import AgentEnd, AgentTask, run_agent_task, stop_orphan
-from reconciler.loop.end_loop import (
-    LoopEnd,
-    SessionOptions,
-    StopRequest,
-    build_blocked_end,
-    build_completed_end,
-)
+from reconciler.loop.end_loop import LoopEnd, SessionOptions, build_blocked_end, build_completed_end
 from reconciler.loop.session import begin_session, check_report_path_free
+from reconciler.loop.stop_request import StopRequest
 from reconciler.submission.compare_submission import SubmissionChanged, SubmissionDrift
 from reconciler.verdict.table import Action
 from reconciler.verification.verify import verify_and_record_stage
@@ -78,8 +73,8 @@ from service.consent.consent_weaknesses import list_consent_weaknesses
 from service.errors import InvalidOption
 from service.files.stage_obstacles import PAUSE, find_manual_edits
 from service.root.atomic_files import utc_text
-from service.writing.amendments import check_run_can_continue
 from service.writing.stream_writer import WriteOptions
+from service.writing.undecided_edits import check_run_can_continue
 from service.writing.workflow_service import Outcome
 
 #: Maximum number of characters of the next step in the event that ends a session.

@@ -17,7 +17,7 @@ from typing import Any
 
 from eventstore.errors import WrongExpectedVersion
 from lifecycle.payload import models as p
-from lifecycle.rules.decide import payload_of
+from lifecycle.payload.build_payload import payload_of
 from lifecycle.state.report_path import add_number_to_path
 from lifecycle.words.scripts import INIT
 from reconciler.briefing.briefing import Briefing

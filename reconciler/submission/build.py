@@ -11,7 +11,7 @@ from glob import escape
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from eventstore.private_files import read_regular
+from eventstore.regular_files import read_regular
 from reconciler.attempt import execution_host as machine
 from reconciler.attempt.execution_host import ExecutionHost
 from reconciler.attempt.paths import ATTEMPT, ERROR_LOG, OUTPUT_LOG, AttemptPaths

@@ -8,7 +8,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from eventstore.private_files import read_regular
+from eventstore.regular_files import read_regular
 from lifecycle.errors import NeedsConsent
 from reconciler.attempt.paths import ERROR_LOG, OUTPUT_LOG, AttemptPaths
 from wording import TemplatedError

@@ -108,10 +108,8 @@ def write_task_assignment(
     }
     for name, text in files.items():
         (attempt.tasks / name).write_text(text, encoding="utf-8")
-    write_whole(
-        attempt.task_head,
-        json.dumps(_build_tasks_description(stage, basis, every)).encode() + b"\n",
-    )
+    description = _build_tasks_description(stage, basis, every)
+    write_whole(attempt.task_head, json.dumps(description).encode() + b"\n")
     (root / stage.id / DONE).mkdir(exist_ok=True)
     # Each job runs one worker. Start one worker for each group of tasks, up to the allowed number
     # of tasks at a time.

@@ -7,7 +7,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from eventstore.private_files import read_regular
+from eventstore.regular_files import read_regular
 from lifecycle.errors import Refused
 from lifecycle.state.conditions import points_added_by_rounds
 from lifecycle.state.workflow import Stage, Workflow

@@ -32,8 +32,8 @@ from reconciler.files.freshness import check_upstream_results
 from reconciler.verification.verify import build_completion, verify_stage
 from service.root.atomic_files import sync_folder
 from service.root.folder_entries import is_folder
-from service.writing.amendments import check_no_undecided_edits
 from service.writing.stream_writer import WriteOptions
+from service.writing.undecided_edits import check_no_undecided_edits
 from service.writing.workflow_service import Outcome
 from wording import TemplatedError
 

@@ -176,10 +176,10 @@ def explain_invalid_approval(state: Workflow, approval: RecordedApproval) -> str
     wrong = explain_unusable_proof(state, proof, BY_MANDATE)
     if wrong is not None:
         return wrong
+    from lifecycle.payload.build_payload import payload_of
     from lifecycle.rules.amendments import (
         check_amendment_still_applies,  # needed only for approvals
     )
-    from lifecycle.rules.decide import payload_of
 
     try:
         payload_of("amendment.approved", data)

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from eventstore.private_files import read_regular
+from eventstore.regular_files import read_regular
 from lifecycle.state.workflow import Stage, Workflow
 from service.consent.scripts import find_importable_modules, find_script_digests, find_verify_paths
 from service.root.folder_entries import is_file

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from eventstore.private_files import NotRegular, read_regular
+from eventstore.regular_files import NotRegular, read_regular
 from lifecycle.errors import InvalidPlan
 from service.documents.bounds import LARGEST, describe_exceeded_limit
 from service.errors import NotFound, UnreadablePlan

@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from eventstore.event import RecordedEvent
-from eventstore.private_files import require_file_fits_memory
 from lifecycle.payload import models as p
 from lifecycle.state.workflow import Workflow
 from projections.files import state_document
-from projections.files.progress_log import LogPiece, build_piece
 from service.reading.log import WorkflowLog
 from service.root.atomic_files import (
-    Mark,
     common_start,
     content_of,
-    file_change_fingerprint,
     write_whole,
 )
-from service.root.paths_within_root import content_within, open_within
 from service.root.root import Root
-from service.root.sync_record import NEWER_PART, Synced, digest
+from service.root.sync_record import Synced, digest
 
 if TYPE_CHECKING:
     from projections.files.document_diff import FieldDifference
@@ -195,93 +187,6 @@ def _make_storable(value: Any) -> Any:
     return value
 
 
-class LogView(NamedTuple):
-    """The content of progress.log when it was read, compared with its remembered state.
-
-    ``intact`` means that the file still starts with all bytes that wfctl wrote. ``newer`` contains
-    the last part of these bytes, and ``tail`` the bytes after them. ``mark`` identifies the version
-    of the file by its metadata, and is None if the file is missing.
-    """
-
-    intact: bool
-    newer: bytes
-    tail: bytes
-    mark: Mark | None
-
-
-def read_log_view(root: Path, name: str, left: Synced | None, *, thorough: bool = False) -> LogView:
-    """Read a file and compare it with the state that wfctl remembers of it.
-
-    If the metadata of the file is unchanged, only its last part is read. ``thorough`` always reads
-    the whole file. Raises `OutsideRoot` if the path leads out of the workflow folder.
-    """
-    try:
-        descriptor = open_within(root, name)
-    except FileNotFoundError:
-        return LogView(left is None or left.size == 0, b"", b"", None)
-    with open(descriptor, "rb") as file:  # noqa: PTH123 - a descriptor has no path
-        require_file_fits_memory(descriptor, root / name)
-        mark = file_change_fingerprint(os.fstat(descriptor))
-        if left is None:
-            return LogView(True, b"", file.read(), mark)
-        is_trusted = mark == left.mark and not thorough
-        file.seek(left.base if is_trusted else 0)
-        content = file.read()
-    if is_trusted:
-        length = left.size - left.base
-        newer, tail = content[:length], content[length:]
-        return LogView(digest(newer) == left.sha256, newer, tail, mark)
-    newer, tail = content[left.base : left.size], content[left.size :]
-    return LogView(left.is_start_of(content), newer, tail, mark)
-
-
-def build_remembered_log_state(
-    root: Path, name: str, before: Synced, view: LogView, added: bytes, version: int, mark: Mark
-) -> Synced:
-    """Return the state of the file to remember after ``added`` was appended to it.
-
-    If the newer part of the file has become long enough, it is joined to the older part.
-    """
-    part = view.newer + view.tail + added
-    size, fresh = before.base + len(part), part.endswith(b"\n") if part else before.fresh
-    left = replace(before, version=version, size=size, sha256=digest(part), mark=mark, fresh=fresh)
-    if len(part) <= NEWER_PART:
-        return left
-    content = (content_within(root, name) or b"")[:size]
-    if not left.is_start_of(content):
-        # Another program changed the older part. Remember no file metadata, so that the next check
-        # reads the whole file.
-        return replace(left, mark=[])
-    return replace(left, base=size, base_sha256=digest(content), sha256=digest(b""))
-
-
-@dataclass(slots=True)
-class FileChanges:
-    """The changes of the generated files since a version of the log.
-
-    ``pieces`` are the lines of progress.log. ``state`` is the newest state, or None without a
-    workflow. ``detected`` contains the digests of the recorded manual edits of each file, with None
-    for a deleted file.
-    """
-
-    pieces: list[LogPiece] = field(default_factory=list)
-    detected: dict[str, list[str | None]] = field(default_factory=dict)
-    state: Workflow | None = None
-
-
-def compute_file_changes(
-    log: WorkflowLog, after: int, start: Workflow | None, shown: int
-) -> FileChanges:
-    """Return the changes of the generated files since version ``after`` of the log.
-
-    ``start`` is the state at this version, if known. The state and the lines in the result belong
-    to the same version. A state that is read separately could be newer, and a file without the
-    newest lines would then be regarded as complete.
-    """
-    start = log.state(after) if start is None and after else start
-    return collect_file_changes(log.steps(after, start), start, shown)
-
-
 def is_file_unedited(log: WorkflowLog, left: Synced | None, found: bytes | None) -> bool:
     """Return whether nobody but wfctl has changed ``workflow-state.json``.
 
@@ -298,22 +203,3 @@ def was_written_by_wfctl(log: WorkflowLog, after: int, found: bytes) -> bool:
         state.updated[:19].encode() in found and state_document.render_state(state) == found
         for _, state in log.steps(after)
     )
-
-
-def collect_file_changes(
-    steps: Iterable[tuple[RecordedEvent, Workflow]], start: Workflow | None = None, shown: int = 0
-) -> FileChanges:
-    """Collect the changes of the generated files from a sequence of events and states.
-
-    progress.log already contains the lines up to version ``shown``.
-    """
-    found = FileChanges(state=start)
-    for event, state in steps:
-        part = build_piece(event, state) if event.version > shown else None
-        if part is not None:
-            found.pieces.append(part)
-        if event.type == "drift.detected":
-            found.detected.setdefault(event.data["file"], []).append(event.data["found_sha256"])
-        found.state = state
-    found.pieces.sort(key=lambda part: part.place)
-    return found

@@ -24,14 +24,14 @@ from projections.files.progress_log import join_pieces
 from service.errors import NotFound
 from service.files.align_lines import build_notes
 from service.files.drift import (
-    collect_file_changes,
     line_differences,
     make_recordable,
-    read_log_view,
     split_difference,
     state_differences,
 )
+from service.files.file_changes import collect_file_changes
 from service.files.inspection import FilesInspection
+from service.files.log_view import read_log_view
 from service.files.workflow_files import LOG, STATE
 from service.reading.log import WorkflowLog
 from service.root.paths_within_root import content_within

@@ -6,19 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from eventstore.private_files import NotRegular, TooLarge
+from eventstore.regular_files import NotRegular, TooLarge
 from lifecycle.state.workflow import Drift
 from projections.files import progress_log, state_document
 from projections.files.progress_log import LogPiece, join_pieces
 from projections.words.account import EDITED
 from service.files.align_lines import ForeignBytes, align_lines
-from service.files.drift import (
-    collect_file_changes,
-    compute_file_changes,
-    is_file_unedited,
-    read_log_view,
-    was_written_by_wfctl,
-)
+from service.files.drift import is_file_unedited, was_written_by_wfctl
+from service.files.file_changes import collect_file_changes, compute_file_changes
+from service.files.log_view import read_log_view
 from service.reading.log import WorkflowLog
 from service.reading.stream_log import read_newest_event
 from service.root.paths_within_root import OutsideRoot, content_within

@@ -21,15 +21,9 @@ from projections.files.progress_log import join_pieces
 from service.errors import FilesBehind, LogBehind, RootBusy
 from service.files import drift
 from service.files.align_lines import align_lines, build_notes
-from service.files.drift import (
-    FileChanges,
-    LogView,
-    build_remembered_log_state,
-    collect_file_changes,
-    compute_file_changes,
-    is_file_unedited,
-    read_log_view,
-)
+from service.files.drift import is_file_unedited
+from service.files.file_changes import FileChanges, collect_file_changes, compute_file_changes
+from service.files.log_view import LogView, build_remembered_log_state, read_log_view
 from service.reading.log import WorkflowLog
 from service.reading.trust_marks import write_sync_with_new_anchor
 from service.root.atomic_files import (

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from eventstore.private_files import read_regular
+from eventstore.regular_files import read_regular
 from lifecycle.plan.advice import list_advice
 from lifecycle.state.workflow import Workflow
 from service.consent.scripts import find_importable_modules, find_script_digests

@@ -7,7 +7,7 @@ from difflib import unified_diff
 from hashlib import sha256
 from pathlib import Path
 
-from eventstore.private_files import read_regular
+from eventstore.regular_files import read_regular
 from service.root.git import run_git
 
 #: Maximum number of commits to search, and maximum number of seconds for each git command.

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from eventstore.event import RecordedEvent
-from lifecycle.fold import stages
+from lifecycle.fold import imported
 from service.errors import InvalidOption
 from service.root.atomic_files import system_clock, utc_text
 
@@ -155,7 +155,7 @@ def _list_event_subjects(event: RecordedEvent, *, own: bool = False) -> Iterator
     amendment = data.get("amendment") or data.get("superseded_by")
     if amendment is not None:
         yield f"amendment {amendment}"
-    if own == (event.type in stages.TYPES):
+    if own == (event.type in imported.TYPES):
         yield "import"
 
 
@@ -183,11 +183,11 @@ def session_end(events: Iterable[RecordedEvent], number: int) -> int | None:
     is_imported = False
     for event in events:
         began = _started_session(event)
-        is_over = is_imported and event.type not in stages.TYPES
+        is_over = is_imported and event.type not in imported.TYPES
         if last is not None and (is_over or began not in (None, number)):
             return last
         if began == number or last is not None:
-            last, is_imported = event.version, event.type in stages.TYPES
+            last, is_imported = event.version, event.type in imported.TYPES
         if last is not None and event.type == "session.ended":
             return last
     return last

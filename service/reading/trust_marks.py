@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from eventstore.private_files import read_regular
+from eventstore.regular_files import read_regular
 from eventstore.store import EventStore, Head, RawEvent
 from projections.words.result_origin import AttentionItem
 from projections.words.text import truncate_utc_to_seconds

@@ -12,13 +12,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from eventstore.event import Instant, format_instant
-from eventstore.private_files import (
-    open_lock,
-    open_regular,
-    read_regular,
-    require_file_fits_memory,
-    try_lock,
-)
+from eventstore.private_files import open_lock, try_lock
+from eventstore.regular_files import open_regular, read_regular, require_file_fits_memory
 from service.errors import RootBusy
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC

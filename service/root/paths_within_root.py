@@ -8,11 +8,7 @@ from contextlib import contextmanager
 from errno import ELOOP, ENOTDIR
 from pathlib import Path
 
-from eventstore.private_files import (
-    LARGEST,
-    open_regular,
-    require_file_fits_memory,
-)
+from eventstore.regular_files import LARGEST, open_regular, require_file_fits_memory
 from lifecycle.words.values import is_inside_base_folder
 from service.errors import ServiceError
 from wording import TemplatedError

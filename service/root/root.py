@@ -15,15 +15,15 @@ from typing import Any
 
 import orjson
 
-from eventstore.event import RecordedEvent
-from eventstore.private_files import (
+from eventstore.database_url import (
     SERVERS,
     is_postgres_url,
-    read_regular,
     remove_default_url_user,
-    set_umask_for_shared_folder,
     url_without_password,
 )
+from eventstore.event import RecordedEvent
+from eventstore.private_files import set_umask_for_shared_folder
+from eventstore.regular_files import read_regular
 from service.errors import InvalidOption, NoRoot, RootElsewhere
 from service.root.atomic_files import content_of, write_whole
 from service.root.paths_within_root import resolve_below

@@ -15,9 +15,7 @@ from typing import Any
 import orjson
 
 from eventstore.event import RecordedEvent
-from eventstore.private_files import (
-    read_regular,
-)
+from eventstore.regular_files import read_regular
 from service.root.atomic_files import Mark, system_clock, write_whole
 
 #: Maximum size in bytes of the newer part of a growing file. The older and the newer part have

@@ -18,7 +18,8 @@ from pathlib import Path
 
 import orjson
 
-from eventstore.private_files import create_owner_only_folder, read_regular
+from eventstore.private_files import create_owner_only_folder
+from eventstore.regular_files import read_regular
 from service.root.atomic_files import content_of, state_folder, write_whole
 
 

@@ -6,7 +6,9 @@ import json
 import os
 from pathlib import Path
 
-from eventstore.private_files import create_owner_only_folder, is_postgres_url, read_regular
+from eventstore.database_url import is_postgres_url
+from eventstore.private_files import create_owner_only_folder
+from eventstore.regular_files import read_regular
 from service.errors import ServiceError
 from service.root.atomic_files import config_folder, write_whole
 from wording import TemplatedError

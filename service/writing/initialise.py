@@ -7,11 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from eventstore.database_url import is_postgres_url
 from eventstore.errors import WrongExpectedVersion
 from eventstore.event import Actor
 from eventstore.private_files import (
     create_private_folder,
-    is_postgres_url,
     is_shared_with_group,
     set_umask_for_shared_folder,
 )

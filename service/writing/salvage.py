@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
-from eventstore.chain import Schema
 from eventstore.errors import UnsoundLog
+from eventstore.schema import Schema
 from eventstore.store import EventStore
-from eventstore.transfer.archive import ValidStreamPrefixes
 from eventstore.transfer.copy import Chains, CopyCounts, copy_log
+from eventstore.transfer.intact_parts import ValidStreamPrefixes
 from service.files.workflow_files import LOG, STATE
 from service.reading.trust_marks import record_salvage_marks
 from service.root.atomic_files import sync_folder

@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from eventstore.private_files import libpq_url
+from eventstore.database_url import libpq_url
 from tests.adversary.raw import connected
 from tests.amendments.support import make
 from tests.cli.support import Place, tree, write_plan

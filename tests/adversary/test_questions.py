@@ -7,7 +7,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from eventstore.private_files import libpq_url
+from eventstore.database_url import libpq_url
 from tests.cli.support import call, wfctl, write_plan
 from tests.cli.test_server import made
 from tests.server import Server

@@ -123,7 +123,7 @@ def test_interrupted_move_is_finished_by_the_next_call(
         during.setattr(Path, "rename", _dying(Path.rename, countdown))
         for name in ("write_whole", "sync_folder"):
             real = getattr(atomic_files, name)
-            during.setattr(f"reconciler.files.clear_folder.{name}", _dying(real, countdown))
+            during.setattr(f"reconciler.files.kept_folder.{name}", _dying(real, countdown))
         during.setattr(os, "fsync", _dying(os.fsync, countdown))
         with contextlib.suppress(Interrupted):
             move_stage_to_kept_folder(root, "stage-1", "stage-1.v1", OUTPUTS)

@@ -14,7 +14,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from eventstore.private_files import libpq_url
+from eventstore.database_url import libpq_url
 from tests.cli.support import HERE, call
 from tests.cli.test_following import following, seen
 from tests.cli.test_server import made

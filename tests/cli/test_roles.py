@@ -9,7 +9,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from eventstore.private_files import libpq_url
+from eventstore.database_url import libpq_url
 from tests.cli.support import Place, call
 from tests.cli.test_server import made
 from tests.eventstore.wire import Wire

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from eventstore.private_files import url_without_password
+from eventstore.database_url import url_without_password
 from service.root.trusted_databases import trust_database
 from tests.cli.support import HERE, PLAN, Place, call, tree, wfctl, write_plan
 from tests.server import Server

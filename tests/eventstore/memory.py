@@ -6,10 +6,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
-from eventstore.chain import START, Link, Schema, Sealed, build_chained_rows, canonical_json
+from eventstore.chain import START, Link, Sealed, build_chained_rows, canonical_json
 from eventstore.errors import EventIdReused, StoreClosed, TransferConflict
 from eventstore.event import Clock, NewEvent, RecordedEvent
 from eventstore.import_rows import build_imported_rows
+from eventstore.schema import Schema
 from eventstore.sql import Statements
 from eventstore.store import (
     AppendResult,

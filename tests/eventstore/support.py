@@ -6,9 +6,9 @@ from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from eventstore.chain import Schema
+from eventstore.database_url import is_postgres_url
 from eventstore.event import Actor, Clock, NewEvent, build_clock
-from eventstore.private_files import is_postgres_url
+from eventstore.schema import Schema
 from eventstore.sqlite.store import SqliteStore, open_store
 from eventstore.store import Claim, EventStore, Refusal
 from tests.emptylog import made

@@ -8,8 +8,8 @@ from typing import Any
 import psycopg
 import pytest
 
+from eventstore.database_url import libpq_url
 from eventstore.errors import CommandConflict, EventIdReused, InvalidData, WrongExpectedVersion
-from eventstore.private_files import libpq_url
 from eventstore.store import Claim, EventStore, Expected
 from extensions.postgres.store import begin_locked_append
 from tests.eventstore.support import claim, note, notes, opened

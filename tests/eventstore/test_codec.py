@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventstore.chain import Schema, canonical_json
+from eventstore.chain import canonical_json
 from eventstore.errors import (
     DamagedEvent,
     InvalidData,
@@ -16,6 +16,7 @@ from eventstore.errors import (
     NewerEventSchema,
     UnknownStoredType,
 )
+from eventstore.schema import Schema
 
 
 def stored(type_: str, schema_version: int, **data: Any) -> bytes:

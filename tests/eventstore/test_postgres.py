@@ -11,6 +11,7 @@ import psycopg
 import pytest
 from sqlalchemy import create_engine
 
+from eventstore.database_url import has_password, is_postgres_url, libpq_url, url_without_password
 from eventstore.errors import (
     CommandConflict,
     DatabaseMissing,
@@ -24,7 +25,6 @@ from eventstore.errors import (
     StoreUnwritable,
 )
 from eventstore.event import HEAD
-from eventstore.private_files import has_password, is_postgres_url, libpq_url, url_without_password
 from eventstore.store import Claim, Expected
 from eventstore.tables import metadata
 from extensions.history.table_schema import history

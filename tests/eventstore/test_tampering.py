@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from eventstore.chain import Link, Schema
+from eventstore.chain import Link
 from eventstore.errors import EventStoreError
+from eventstore.schema import Schema
 from eventstore.store import Claim
 from eventstore.verification import Finding
 from tests.eventstore.support import claim, note, notes, sqlite_store

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from eventstore.chain import Schema
 from eventstore.event import build_clock
+from eventstore.schema import Schema
 from eventstore.sqlite.store import open_store
 from extensions.exports.formats import FORMATS
 from lifecycle.payload import models as p

@@ -10,8 +10,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from eventstore.chain import Schema
 from eventstore.event import Actor, NewEvent, build_clock
+from eventstore.schema import Schema
 from eventstore.sqlite.store import open_store
 from eventstore.store import Claim, EventStore, Expected
 from lifecycle.payload import models as p

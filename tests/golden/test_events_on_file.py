@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from eventstore.chain import Schema
+from eventstore.schema import Schema
 from lifecycle.payload.event_types import UPCASTERS, VERSIONS
 from tests.golden.events_on_file import EVERY, OnFile, examples, path_of, schema_of
 

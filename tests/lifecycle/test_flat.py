@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from lifecycle.errors import InvalidPayload
-from lifecycle.rules.decide import FIELDS, build_lazy_command, model_of, payload_of
+from lifecycle.payload.build_payload import FIELDS, build_lazy_command, model_of, payload_of
 
 _VALUES = st.one_of(
     st.none(),

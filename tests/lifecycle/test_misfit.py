@@ -11,7 +11,10 @@ from pydantic import BaseModel, Field, JsonValue, StringConstraints, TypeAdapter
 
 from extensions.machines.rules.definition import Definition
 from lifecycle.plan.document import Plan
-from lifecycle.words.values import explain_validation_error, explain_validation_error_at_path
+from lifecycle.words.validation_errors import (
+    explain_validation_error,
+    explain_validation_error_at_path,
+)
 from tests.golden.events_on_file import EVERY
 
 MODELS: list[type[BaseModel]] = [*EVERY.values(), Plan, Definition]

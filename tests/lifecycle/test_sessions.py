@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from lifecycle.errors import InvalidPayload, NoCommand, NotFinished, RetryLimitReached
 from lifecycle.payload import models as p
+from lifecycle.payload.build_payload import payload_of
 from lifecycle.payload.models import Payload
-from lifecycle.rules.decide import decide, payload_of, state_after
+from lifecycle.rules.decide import decide, state_after
 from lifecycle.state.conditions import find_hindrances, is_stuck
 from lifecycle.state.report_path import add_number_to_path
 from lifecycle.state.session_budget import (

@@ -19,7 +19,7 @@ from tests.protocol.forged import FORGED, GOOD, Event, linked
 
 #: The rules of these types check only the position of an event in the log.
 _UNASKED = {"workflow.imported", "drift.detected"}
-_FILES = ("standing", "behaviour")
+_FILES = ("derived_state", "behaviour")
 _SOURCES = {name: Path(checker.__file__).with_name(f"{name}.py").read_text() for name in _FILES}
 
 

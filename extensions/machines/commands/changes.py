@@ -30,7 +30,8 @@ from extensions.machines.service import approval as decisions
 from lifecycle.errors import NeedsConsent
 from lifecycle.payload.base import Payload
 from lifecycle.words.document import record_key_order
-from lifecycle.words.values import explain_validation_error_at_path, parse_span
+from lifecycle.words.validation_errors import explain_validation_error_at_path
+from lifecycle.words.values import parse_span
 from projections.words.text import spell_unseen
 from service.writing.stream_writer import WriteOptions
 from wording import FirstReasons

@@ -11,9 +11,9 @@ from extensions.machines.rules.guard import list_unmet
 from extensions.machines.rules.machine import Machine
 from extensions.machines.service import guard_facts
 from extensions.machines.service.log import MachineLog
+from extensions.machines.views.blockers import list_blockers
 from extensions.machines.views.documents import build_documents
 from extensions.machines.views.history import format_event
-from extensions.machines.views.next_actions import list_blockers
 from projections.words.text import truncate_utc_to_seconds
 from service.reading.point_in_history import Moment
 from service.root.atomic_files import system_clock, utc_text

@@ -41,6 +41,7 @@ from extensions.machines.service.foreign_changes import (
 from extensions.machines.service.guard_facts import collect_guard_facts
 from extensions.machines.service.inspection import list_differences, list_warnings
 from extensions.machines.service.log import MachineLog
+from extensions.machines.views.blockers import list_blockers
 from extensions.machines.views.briefing import BOUND, LEAST, build_briefing, list_changed_files
 from extensions.machines.views.description import (
     describe_definition,
@@ -51,7 +52,7 @@ from extensions.machines.views.description import (
 )
 from extensions.machines.views.documents import build_documents
 from extensions.machines.views.history import format_event
-from extensions.machines.views.next_actions import list_blockers, machine_actions
+from extensions.machines.views.next_actions import machine_actions
 from lifecycle.state.conditions import find_hindrances
 from lifecycle.state.workflow import Workflow
 from projections.words.text import compute_age, mark_invisible_characters, truncate_utc_to_seconds

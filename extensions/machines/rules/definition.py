@@ -24,7 +24,8 @@ from extensions.machines.rules.guard import (
     iterate_conditions,
 )
 from extensions.machines.rules.path import COMMITS, get_value, parse_path
-from lifecycle.words.values import explain_validation_error_at_path, parse_span
+from lifecycle.words.validation_errors import explain_validation_error_at_path
+from lifecycle.words.values import parse_span
 
 #: Final phase of every machine. It can be reached from every phase that is not final.
 CANCELLED = "cancelled"

@@ -13,7 +13,7 @@ from pydantic import Field, JsonValue, ValidationError
 from extensions.machines.rules.definition import MOST_ROUNDS
 from extensions.machines.rules.errors import InvalidInput
 from lifecycle.payload.base import Document, Payload, PayloadPart, Text, Whole, string_constraints
-from lifecycle.words.values import explain_validation_error
+from lifecycle.words.validation_errors import explain_validation_error
 
 Layout = dict[str, list[str]]
 MachineId = Annotated[str, string_constraints("machine")]

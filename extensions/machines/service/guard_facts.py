@@ -10,7 +10,7 @@ from glob import escape
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from eventstore.private_files import TooLarge, read_regular
+from eventstore.regular_files import TooLarge, read_regular
 from extensions.machines.rules.definition import Definition
 from extensions.machines.rules.guard import FileFact, is_permitted_path
 from extensions.machines.rules.machine import Machine, iterate_strings

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from eventstore.chain import canonical_json
-from eventstore.private_files import read_regular
+from eventstore.regular_files import read_regular
 from extensions.machines.rules.definition import CANCELLED, Definition
 from extensions.machines.rules.errors import InvalidInput
 from extensions.machines.rules.field_shapes import list_misfits
@@ -36,7 +36,7 @@ from extensions.machines.service.import_changes import (
 from extensions.machines.service.track_plan import read_tasks
 from extensions.machines.views.documents import OWN
 from lifecycle.words.document import record_key_order
-from lifecycle.words.values import explain_validation_error_at_path
+from lifecycle.words.validation_errors import explain_validation_error_at_path
 from projections.words.text import seconds_since
 from service.errors import NotFound
 from wording import FirstReasons

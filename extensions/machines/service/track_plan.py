@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from eventstore.private_files import read_regular
+from eventstore.regular_files import read_regular
 
 _MARKER = re.compile(r"^\s*(?:[-*+]|\d+\.)\s+\[([ xX~!])\]\s+(?:\*\*)?(.*)$")
 #: A heading that names a task, with an optional marker for its status. Without a marker, a line

@@ -10,7 +10,8 @@ from typing import Any
 
 from extensions.machines.rules.guard import FileFact, list_unmet
 from extensions.machines.rules.machine import Machine
-from extensions.machines.views.next_actions import list_blockers, machine_actions
+from extensions.machines.views.blockers import list_blockers
+from extensions.machines.views.next_actions import machine_actions
 from projections.words.text import truncate_utc_to_seconds
 
 Document = dict[str, Any]

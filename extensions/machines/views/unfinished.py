@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from extensions.machines.rules.machine import Machine
-from projections.screens.inbox import Unfinished
+from projections.screens.unfinished import Unfinished
 
 
 def list_unfinished_work(machine: Machine) -> list[Unfinished]:
