@@ -1,4 +1,4 @@
-"""Create and open the files and database URLs of a log without exposing them to other users."""
+"""Create the files of a log without exposing them to other users."""
 
 from __future__ import annotations
 

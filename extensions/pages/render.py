@@ -1,4 +1,4 @@
-"""Parse requests of web pages, render HTML, and build previews of files."""
+"""Parse requests of web pages, and render HTML."""
 
 from __future__ import annotations
 

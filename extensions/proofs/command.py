@@ -1,4 +1,4 @@
-"""The commands ``wfctl prove``, ``checkpoint``, ``pin`` and ``witness``.
+"""``wfctl prove`` and ``wfctl checkpoint``: prove the origin of a result, and sign the log.
 
 A proof is a file that shows the origin of a result to anyone with a public key.
 """

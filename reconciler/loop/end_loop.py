@@ -1,4 +1,4 @@
-"""Describe how a loop ended, and handle requests to stop and a log that does not answer."""
+"""Describe how a loop ended: completed, blocked, or stopped by a request."""
 
 from __future__ import annotations
 

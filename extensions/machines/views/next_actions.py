@@ -1,4 +1,4 @@
-"""List the blockers of a machine, and the available next actions."""
+"""List the actions that are available in the current phase of a machine."""
 
 from __future__ import annotations
 
