@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import typer
 
 from cli.frame.options import CommandId, DryRun, option
@@ -15,9 +13,6 @@ from eventstore.errors import WrongExpectedVersion
 from eventstore.event import HEAD
 from lifecycle.errors import NeedsConsent
 from service.root.root import find_root, open_root, read_config
-
-if TYPE_CHECKING:
-    pass
 
 
 def upgrade(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -29,9 +29,6 @@ from service.root.atomic_files import content_of, system_clock, utc_text
 from service.root.root import Root, read_identity
 from service.writing.stream_writer import WriteOptions
 from service.writing.workflow_service import Outcome
-
-if TYPE_CHECKING:
-    pass
 
 
 class ExampleMachine(StrEnum):

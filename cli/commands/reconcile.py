@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
 from cli.frame.options import DryRun
 from cli.frame.workspace import open_job_runner
-
-if TYPE_CHECKING:
-    pass
 
 
 def reconcile(context: typer.Context, dry_run: DryRun = False) -> None:

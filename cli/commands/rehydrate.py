@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import typer
 
 from cli.frame.options import DryRun, option
 from cli.frame.workspace import open_job_runner
 from cli.terminal.output import print_message
-
-if TYPE_CHECKING:
-    pass
 
 
 def rehydrate(

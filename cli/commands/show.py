@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
+from cli.commands.tasks import _NEWEST, _WIDE
 from cli.frame.options import AsOf, Stage
 from cli.frame.workspace import open_for_reading
 from cli.terminal.output import Output, format_compact_json
@@ -24,10 +25,6 @@ from projections.words.text import (
     describe_waiting_reason,
     truncate_utc_to_seconds,
 )
-
-if TYPE_CHECKING:
-    pass
-from cli.commands.tasks import _NEWEST, _WIDE
 
 
 def show(context: typer.Context, stage: Stage, view: AsOf = None) -> None:

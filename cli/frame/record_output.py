@@ -6,17 +6,13 @@ import re
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from cli.frame.options import Text, option
 from cli.settings import Format
 from cli.terminal.output import Output, drop_empty_values, format_compact_json
 from service.errors import InvalidOption
 from service.reading.point_in_history import Moment
-
-if TYPE_CHECKING:
-    pass
-
 
 Fields = Annotated[
     Text,

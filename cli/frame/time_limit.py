@@ -7,13 +7,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from cli.settings import Settings
-
-if TYPE_CHECKING:
-    pass
-
 
 #: Seconds between two checks of the time limit, and extra seconds in which the database may stop
 #: the query first.

@@ -9,7 +9,7 @@ import json
 from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -19,10 +19,6 @@ from cli.frame.write_command import write_new
 from cli.terminal.output import Output, print_message
 from extensions.proofs.check_checkpoints import signed_now
 from service.errors import InvalidOption
-
-if TYPE_CHECKING:
-    pass
-
 
 What = Annotated[
     Text,

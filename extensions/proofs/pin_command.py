@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
@@ -14,9 +14,6 @@ from lifecycle.errors import NeedsConsent
 from service.consent.approvals import Approvals
 from service.consent.proof import Policy
 from service.reading.trust_marks import SALVAGED, TamperEvidence, accept_log, find_tamper_evidence
-
-if TYPE_CHECKING:
-    pass
 
 
 def pin(

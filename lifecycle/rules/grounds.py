@@ -5,14 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lifecycle.payload import models as p
 from lifecycle.state.workflow import Amendment, Stage, Workflow
-
-if TYPE_CHECKING:
-    pass
-
 
 _HEX_DIGITS = 64
 

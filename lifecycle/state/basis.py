@@ -5,15 +5,11 @@ from __future__ import annotations
 import json
 from hashlib import sha256
 from math import ceil
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Attempt, Stage, Workflow
 from lifecycle.words.environments import merge_environments
-
-if TYPE_CHECKING:
-    pass
-
 
 #: Parameters that influence the results only in part. Only the relevant part is included in the
 #: digest.

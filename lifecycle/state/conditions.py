@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from lifecycle.state.status import FINISHED, Status, retry_limit
 from lifecycle.state.workflow import Stage, Workflow
@@ -13,10 +13,6 @@ from lifecycle.sweeps.definition import VERDICTS
 from lifecycle.words.rounds import LoopDefinition
 from lifecycle.words.software import is_caused_by_missing_software
 from lifecycle.words.waiting import can_never_start
-
-if TYPE_CHECKING:
-    pass
-
 
 Graph = Mapping[str, Sequence[str]]
 """Stage id → ids of the stages on which it depends."""

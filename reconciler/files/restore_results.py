@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 from errno import EXDEV
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from reconciler.attempt import execution_host as machine
 from reconciler.attempt import paths as genuine
@@ -13,9 +12,6 @@ from reconciler.attempt.paths import AttemptPaths
 from reconciler.far import query_machine
 from reconciler.records import backward_files, traces
 from service.root.atomic_files import system_clock, utc_text, write_whole
-
-if TYPE_CHECKING:
-    pass
 
 
 def restore_results(attempt: AttemptPaths) -> None:

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from lifecycle.payload import models as p
 from projections.files.progress_log import LogPiece, join_pieces
-
-if TYPE_CHECKING:
-    pass
-
 
 #: Maximum size in bytes of a note in the log. A longer line from another program is recorded in
 #: several notes.

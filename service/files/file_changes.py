@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from eventstore.event import RecordedEvent
 from lifecycle.state.workflow import Workflow
 from projections.files.progress_log import LogPiece, build_piece
 from service.reading.log import WorkflowLog
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from eventstore.regular_files import require_file_fits_memory
 from service.root.atomic_files import (
@@ -14,9 +14,6 @@ from service.root.atomic_files import (
 )
 from service.root.paths_within_root import content_within, open_within
 from service.root.sync_record import NEWER_PART, Synced, digest
-
-if TYPE_CHECKING:
-    pass
 
 
 class LogView(NamedTuple):

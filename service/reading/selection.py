@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from eventstore.event import RecordedEvent
 from lifecycle.state.status import TRANSITIONS
 from service.reading.point_in_history import Moment
-
-if TYPE_CHECKING:
-    pass
-
 
 #: Event type → the status that a stage has after such an event.
 _TARGETS = {type_: row.target.value for row in TRANSITIONS for type_ in row.events}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from eventstore.event import Actor
 from lifecycle.errors import ImpactChanged, NeedsConsent
@@ -21,9 +21,6 @@ from service.root.atomic_files import utc_text
 from service.writing.decision import approver_in, ask_and_record_decision, hash_at
 from service.writing.stream_writer import WriteOptions
 from service.writing.workflow_service import Outcome, Service
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True, slots=True)

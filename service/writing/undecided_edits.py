@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from lifecycle.errors import NeedsConsent
 from lifecycle.payload import models as p
 from lifecycle.state.status import ACTIVE
@@ -12,9 +10,6 @@ from projections.screens.next_actions import is_ready_to_start, list_affecting_f
 from service.files.foreign_changes import Edit, find_undecided_edits
 from service.files.workflow_files import STATE
 from service.writing.workflow_service import Service
-
-if TYPE_CHECKING:
-    pass
 
 
 class UndecidedEdit(NeedsConsent):
