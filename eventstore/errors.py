@@ -316,7 +316,7 @@ class StoreUnwritable(EventStoreError):
 
 
 class LocksUnreliable(EventStoreError):
-    """The file system gives the same lock to two processes, so wfctl cannot protect a log there."""
+    """The file system gives the same lock to two processes."""
 
     code = "locks_unreliable"
     text = (

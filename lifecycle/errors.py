@@ -348,7 +348,7 @@ class StaleAmendment(TemplatedError, Refused):
 
 
 class ImpactChanged(TemplatedError, Refused):
-    """The impact of the change is no longer the impact that the person was shown."""
+    """The impact of the change differs from the impact that the person saw."""
 
     code = "impact_changed"
     text = (
@@ -380,7 +380,7 @@ class NeedsConsent(LifecycleError):
 
 
 class NoAnswer(NeedsConsent):
-    """The user answered neither y nor n to a question, and wfctl changed nothing."""
+    """The user answered neither y nor n to a question."""
 
     code = "no_answer"
 

@@ -302,7 +302,7 @@ class NoRunner(ReconcilerError):
 
 
 class RunnerFailed(ReconcilerError):
-    """The background runner did not start, or did not stop, within the time limit."""
+    """The background runner did not start or stop within the time limit."""
 
     code = "runner_failed"
     text = (

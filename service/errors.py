@@ -93,7 +93,7 @@ class WorkflowExists(TemplatedError, ServiceError):
 
 
 class AlreadyThere(ServiceError):
-    """The file to create already exists, and wfctl does not overwrite it."""
+    """The file to create already exists."""
 
     code = "already_exists"
 

@@ -60,7 +60,7 @@ _WFCTL_FILES = frozenset(
 
 
 class TooMuchBeside(TemplatedError, Refused):
-    """The stage's folder contains too many files, or too many bytes, to send all to a job."""
+    """The stage's folder contains too many files or bytes to send to a job."""
 
     code = "too_much_beside"
     text = (

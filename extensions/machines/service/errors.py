@@ -12,7 +12,7 @@ from service.errors import ServiceError
 
 
 class UnimportableMachine(ServiceError):
-    """A file that is not JSON, or does not contain the state of a known protocol."""
+    """The file is not the JSON state of a known protocol."""
 
     code = "unimportable_state"
 
