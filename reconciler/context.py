@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from lifecycle.state.workflow import Stage, Workflow
 from reconciler.attempt.paths import AttemptPaths
 from reconciler.errors import AlreadyDriven
-from reconciler.host.program import is_lock_held
+from reconciler.host.file_locks import is_lock_held
 from reconciler.host.stage_lock import hold_free_stages, hold_stage
 from service.errors import RootBusy
 from service.root.atomic_files import hold_lock, utc_text

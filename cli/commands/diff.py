@@ -9,16 +9,8 @@ from typing import Any
 import typer
 
 from cli.commands.events import select_machine_log
-from cli.frame.options import (
-    FINDINGS,
-    File,
-    KnownAt,
-    Machine,
-    Text,
-    argument,
-    option,
-    parse_moment_options,
-)
+from cli.frame.exit_codes import FINDINGS
+from cli.frame.options import File, KnownAt, Machine, Text, argument, option, parse_moment_options
 from cli.frame.workspace import (
     OpenedWorkflow,
     open_for_reading,

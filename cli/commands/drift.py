@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cli.frame.ask_decision import Decision, DecisionKey, build_edit_dismissal, record_decisions
-from cli.frame.options import FINDINGS, KeyedWrites, Text, Texts, Writes, argument, option
+from cli.frame.exit_codes import FINDINGS
+from cli.frame.options import KeyedWrites, Text, Texts, Writes, argument, option
 from cli.frame.workspace import open_for_reading, open_for_writing
 from cli.frame.write_command import print_outcome
 from cli.terminal.output import Output

@@ -16,18 +16,8 @@ import typer
 
 from cli.frame import record_output
 from cli.frame import selection as chosen
-from cli.frame.options import (
-    FINDINGS,
-    AsOf,
-    AsOfUntil,
-    Brief,
-    DryRun,
-    Machine,
-    Text,
-    Texts,
-    argument,
-    option,
-)
+from cli.frame.exit_codes import FINDINGS
+from cli.frame.options import AsOf, AsOfUntil, Brief, DryRun, Machine, Text, Texts, argument, option
 from cli.frame.workspace import (
     OpenedWorkflow,
     describe_entry,

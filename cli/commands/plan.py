@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cli.frame.exit_codes import FINDINGS
 from cli.frame.impact import build_initial_state
-from cli.frame.options import FINDINGS, AgreeingKey, Why, Writes, argument, option
+from cli.frame.options import AgreeingKey, Why, Writes, argument, option
 from cli.frame.workspace import (
     open_job_runner,
     require_work_tree_of_root,

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.frame.options import NEEDS_PERSON, Text, Writes, option
+from cli.frame.exit_codes import NEEDS_PERSON
+from cli.frame.options import Text, Writes, option
 from cli.frame.workspace import (
     open_for_reading,
     open_job_runner,

@@ -17,7 +17,8 @@ from cli.frame.ask_decision import (
     overruling_of,
     record_decisions,
 )
-from cli.frame.options import FINDINGS, Stage, Text, Why, Writes, argument, option
+from cli.frame.exit_codes import FINDINGS
+from cli.frame.options import Stage, Text, Why, Writes, argument, option
 from cli.frame.workspace import (
     newest_attempt,
     open_job_runner,

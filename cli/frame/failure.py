@@ -15,16 +15,8 @@ from typing import TYPE_CHECKING
 
 from typer.exceptions import Abort, Exit, TyperException
 
-from cli.frame.options import (
-    CONFLICT,
-    FAILED,
-    FINDINGS,
-    NEEDS_PERSON,
-    NOT_FOUND,
-    REFUSED,
-    USAGE,
-    find_option_value,
-)
+from cli.frame.exit_codes import CONFLICT, FAILED, FINDINGS, NEEDS_PERSON, NOT_FOUND, REFUSED, USAGE
+from cli.frame.options import find_option_value
 from cli.settings import Format, Settings
 from cli.terminal.output import build_failure, escape_json, format_json_for_output, print_message
 from eventstore import errors as log

@@ -279,6 +279,3 @@ def find_option_value(arguments: list[str], *names: str) -> str | None:
             break
         value = given if name in names else value
     return value
-
-
-DONE, FAILED, USAGE, NOT_FOUND, CONFLICT, REFUSED, NEEDS_PERSON, FINDINGS = range(8)

@@ -174,7 +174,7 @@ class Output:
             return Surroundings()
         from dataclasses import replace
 
-        from reconciler.files.freshness import find_stages_to_correct
+        from reconciler.files.stages_to_correct import find_stages_to_correct
         from service.files.stage_obstacles import read_surroundings
 
         path = self._root.path

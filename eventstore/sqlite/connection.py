@@ -28,16 +28,14 @@ from eventstore.errors import (
 from eventstore.event import APPLICATION_ID, HEAD
 from eventstore.regular_files import open_for_reading
 from eventstore.sql import EVENT, Statements
-from eventstore.sqlite.write_queue import (
-    StreamHead,
-    WriterLock,
+from eventstore.sqlite.file_system import (
     detect_file_system_type,
-    foreign_rules,
     has_working_file_locks,
     is_network_file_system,
-    refresh_stream_head,
-    writer_lock_path,
 )
+from eventstore.sqlite.foreign_rules import foreign_rules
+from eventstore.sqlite.stream_head import StreamHead, refresh_stream_head
+from eventstore.sqlite.write_queue import WriterLock, writer_lock_path
 from eventstore.store import ExecutedCommand, require_no_foreign_rules
 
 _UNWRITABLE = frozenset({sqlite3.SQLITE_READONLY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_PERM})

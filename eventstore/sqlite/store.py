@@ -28,12 +28,9 @@ from eventstore.sqlite.connection import (
     open_reader,
     translate_errors,
 )
-from eventstore.sqlite.write_queue import (
-    StreamHead,
-    detect_file_system_type,
-    foreign_rules,
-    refresh_stream_head,
-)
+from eventstore.sqlite.file_system import detect_file_system_type
+from eventstore.sqlite.foreign_rules import foreign_rules
+from eventstore.sqlite.stream_head import StreamHead, refresh_stream_head
 from eventstore.store import (
     AppendResult,
     Claim,

@@ -22,7 +22,7 @@ from extensions.adoption.adopt import ImportResult, adopt_workflow
 from extensions.adoption.software import FILE, read_software, stages_without_software
 from extensions.adoption.state_file import parse_offset
 from extensions.adoption.versions import ImportFinding, read_sources
-from reconciler.files.described_submission import find_imported_attempt_inputs
+from reconciler.files.attempt_inputs import find_imported_attempt_inputs
 from service.errors import InvalidOption
 from service.root.atomic_files import system_clock, utc_text
 from service.writing.initialise import root_at

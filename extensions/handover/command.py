@@ -12,7 +12,8 @@ from typing import Annotated, Any
 
 import typer
 
-from cli.frame.options import FINDINGS, DryRun, Text, argument, option
+from cli.frame.exit_codes import FINDINGS
+from cli.frame.options import DryRun, Text, argument, option
 from cli.frame.workspace import (
     SCHEMA,
     convert_signals_to_exit,

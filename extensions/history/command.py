@@ -16,7 +16,8 @@ import typer
 
 from cli.commands.events import select_machine_log as reading_machine
 from cli.frame.ask_decision import Decision, DecisionKey, record_decisions
-from cli.frame.options import FINDINGS, AsOf, Text, Writes, argument, option
+from cli.frame.exit_codes import FINDINGS
+from cli.frame.options import AsOf, Text, Writes, argument, option
 from cli.frame.time_limit import StepTimeLimit, exit_with_error
 from cli.frame.workspace import OpenedWorkflow, open_for_reading, open_for_writing, settings_of
 from cli.frame.write_command import print_outcome

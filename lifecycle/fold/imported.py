@@ -14,7 +14,7 @@ from lifecycle.words.document import (
     default_session_config,
     restore_key_order,
 )
-from lifecycle.words.values import MAX_COUNT
+from lifecycle.words.limits import MAX_COUNT
 
 TYPES = frozenset({"line.imported", "state.imported"})
 #: Id of the attempt that was running when the workflow was imported. Another program or a lost log

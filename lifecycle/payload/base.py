@@ -14,7 +14,7 @@ from pydantic_core import CoreSchema, core_schema
 
 from lifecycle.payload.check_data import VALUES
 from lifecycle.payload.event_types import VERSIONS, event_type_of_model
-from lifecycle.words.values import MAX_COUNT, shorten
+from lifecycle.words.limits import MAX_COUNT, shorten
 
 
 def string_constraints(name: str) -> StringConstraints:

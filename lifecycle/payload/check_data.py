@@ -11,22 +11,24 @@ from functools import cache, lru_cache
 from typing import Any
 
 from lifecycle.payload.data_shapes import SHAPES
-from lifecycle.words.values import (
-    DRIFT_PATTERN,
-    ID_PATTERN,
-    KEPT_PATTERN,
+from lifecycle.words.limits import (
     MAX_COUNT,
     MAX_ID,
     MAX_NUMBER,
-    MAX_PATH,
     MAX_TASKS,
     MAX_TEXT,
     MAX_WEIGHT,
     MAX_WORDS,
+    find_exceeded_limit,
+)
+from lifecycle.words.values import (
+    DRIFT_PATTERN,
+    ID_PATTERN,
+    KEPT_PATTERN,
+    MAX_PATH,
     RANGES_PATTERN,
     REPORT_PATTERN,
     STAGE_PATTERN,
-    find_exceeded_limit,
 )
 
 Schema = Mapping[str, Any]

@@ -18,7 +18,7 @@ from lifecycle.payload.base import (
     Whole,
     string_constraints,
 )
-from lifecycle.words.values import MAX_COUNT, MAX_TASKS, find_task_range_problem
+from lifecycle.words.limits import MAX_COUNT, MAX_TASKS, find_task_range_problem
 
 #: A set of numbers in compact form, such as 0-99,103.
 Ranges = Annotated[str, string_constraints("ranges")]

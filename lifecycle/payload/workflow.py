@@ -18,7 +18,7 @@ from lifecycle.payload.base import (
     Whole,
     string_constraints,
 )
-from lifecycle.words.values import MAX_COUNT, MAX_WEIGHT
+from lifecycle.words.limits import MAX_COUNT, MAX_WEIGHT
 
 #: A number in JSON notation.
 Number = Annotated[str, string_constraints("number")]

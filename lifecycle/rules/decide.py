@@ -33,9 +33,9 @@ from lifecycle.state.session_budget import (
 from lifecycle.state.status import BLOCKING, FINISHED, Status, retry_limit
 from lifecycle.state.workflow import Drift, Stage, Workflow
 from lifecycle.words.document import STAGE_FIELDS, WORKFLOW_FIELDS
+from lifecycle.words.limits import find_oversized_event_problem
 from lifecycle.words.mandates import MANDATES
 from lifecycle.words.rounds import ROUNDS
-from lifecycle.words.values import find_oversized_event_problem
 
 if TYPE_CHECKING:
     from lifecycle.payload.models import Payload

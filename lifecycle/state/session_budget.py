@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.words.document import default_session_config
-from lifecycle.words.values import MAX_WEIGHT
+from lifecycle.words.limits import MAX_WEIGHT
 
 if TYPE_CHECKING:
     from lifecycle.payload import models as p

@@ -19,7 +19,7 @@ from itertools import product
 from math import isfinite, prod
 from typing import Any, TypeAlias
 
-from lifecycle.words.values import MAX_TASKS, MAX_VARIABLE
+from lifecycle.words.limits import MAX_TASKS, MAX_VARIABLE
 
 Value: TypeAlias = "str | int | float | bool"
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from lifecycle.sweeps.definition import VERIFY_PARAMETERS
 from lifecycle.sweeps.work import Work
-from lifecycle.words.values import MAX_VARIABLE
+from lifecycle.words.limits import MAX_VARIABLE
 
 PREFIX = "WFCTL_PARAM_"
 _NAME = re.compile(r"[A-Za-z0-9_]+", re.ASCII)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from reconciler.attempt.paths import FAULTS, SIGNALLED, UNTOLD
 from reconciler.host.processes import FolderProcess
-from reconciler.host.program import Queue
+from reconciler.host.scheduler_jobs import Queue
 
 #: State number with which DPDispatcher marks a job whose task has finished successfully.
 _STATE_FINISHED = 5

@@ -31,12 +31,8 @@ from projections.words.result_origin import (
 )
 from projections.words.text import NextAction
 from reconciler.briefing.briefing import BriefCriteria, Briefing, BriefItem, BriefVerdict, Repair
-from reconciler.files.freshness import (
-    build_change_records,
-    find_deviations,
-    find_log_differences,
-    find_stages_to_correct,
-)
+from reconciler.files.freshness import build_change_records, find_deviations, find_log_differences
+from reconciler.files.stages_to_correct import find_stages_to_correct
 from service.files.stage_obstacles import read_surroundings
 from service.questions.recent_events import PastEvent, last_note, list_events_since_last_act
 

@@ -34,12 +34,9 @@ from reconciler.control.rounds import archive_previous_round
 from reconciler.control.stop_jobs import stop_attempt_before_rerun, stop_marked_attempts
 from reconciler.errors import AlreadyMonitored, LinkedStageFolder, UnusablePath
 from reconciler.files import carried_files
+from reconciler.files.attempt_inputs import find_attempt_inputs
 from reconciler.files.compiled_modules import remove_compiled_modules
-from reconciler.files.described_submission import (
-    build_attempt_submission,
-    find_attempt_inputs,
-    get_stage_submission,
-)
+from reconciler.files.described_submission import build_attempt_submission, get_stage_submission
 from reconciler.files.freshness import check_inputs_unchanged, check_upstream_results
 from reconciler.files.kept_folder import move_stage_to_kept_folder
 from reconciler.files.protected import record_protected_files

@@ -41,11 +41,8 @@ from reconciler.evidence.evidence import Evidence
 from reconciler.evidence.foreign_attempts import add_foreign_launch
 from reconciler.far import query_machine
 from reconciler.files import hand_launched_jobs
-from reconciler.files.described_submission import (
-    build_attempt_submission,
-    find_foreign_launch_inputs,
-    get_stage_submission,
-)
+from reconciler.files.attempt_inputs import find_foreign_launch_inputs
+from reconciler.files.described_submission import build_attempt_submission, get_stage_submission
 from reconciler.host import processes
 from reconciler.records.traces import (
     identify_file,

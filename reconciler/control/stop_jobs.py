@@ -26,8 +26,8 @@ from reconciler.evidence.evidence import Evidence
 from reconciler.far import query_machine
 from reconciler.far.manual_jobs import observe_manual_jobs
 from reconciler.host import processes
+from reconciler.host.file_locks import is_lock_held
 from reconciler.host.processes import FolderProcess, Host, Process
-from reconciler.host.program import is_lock_held
 from reconciler.records import traces
 from reconciler.sweep.stage_tasks import get_stage_tasks
 from reconciler.verdict.diagnosis import Diagnosis, diagnose

@@ -35,7 +35,7 @@ from reconciler.errors import (
 from reconciler.far import query_machine
 from reconciler.host import processes, program, tmux_sessions
 from reconciler.host import small_files as plain
-from reconciler.host.program import is_lock_held
+from reconciler.host.file_locks import is_lock_held
 from reconciler.records import traces
 from reconciler.submission import build as submission
 from reconciler.submission.forwarded_links import check_forwarded_links

@@ -18,7 +18,7 @@ from reconciler.attempt import paths as genuine
 from reconciler.attempt.execution_host import ExecutionHost
 from reconciler.attempt.paths import ENVIRONMENT_RECORD, AttemptPaths, ScriptEnd, WatchResult
 from reconciler.host import program
-from reconciler.host.program import UNHEARD
+from reconciler.host.scheduler_jobs import UNHEARD
 from reconciler.records import backward_files
 
 #: Pattern of the messages that DPDispatcher prints if a disk is full. Over SFTP, the only message

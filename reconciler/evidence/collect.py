@@ -22,8 +22,9 @@ from reconciler.evidence.evidence import Evidence, OutputEvidence, Presence
 from reconciler.far import query_machine
 from reconciler.host import processes, tmux_sessions
 from reconciler.host import small_files as plain
+from reconciler.host.file_locks import is_lock_held
 from reconciler.host.processes import FolderProcess, Host, Process
-from reconciler.host.program import EXCEEDED, TAKEN, Queue, find_printed_slurm_state, is_lock_held
+from reconciler.host.scheduler_jobs import EXCEEDED, TAKEN, Queue, find_printed_slurm_state
 from reconciler.records import backward_files, traces
 from service.root.folder_entries import exists, stat_of
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from reconciler.attempt.markers import Marker, MarkerState
 from reconciler.attempt.observations import ObservedJob, RemoteAnswer
 from reconciler.host.processes import FolderProcess
-from reconciler.host.program import Queue
+from reconciler.host.scheduler_jobs import Queue
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter

@@ -20,7 +20,7 @@ from reconciler.far import query_machine
 from reconciler.host import processes
 from reconciler.host import small_files as plain
 from reconciler.host.processes import FolderProcess
-from reconciler.host.program import Queue
+from reconciler.host.scheduler_jobs import Queue
 from reconciler.records import backward_files, traces
 
 

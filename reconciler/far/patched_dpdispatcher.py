@@ -159,12 +159,12 @@ def patch_download_to_extract_results(folder: Path) -> None:
     # An installed DPDispatcher before version 1.1 has no such function and unpacks archives in
     # another way.
     if hasattr(ssh_context, "safe_extract_tar"):
-        ssh_context.SSHContext.download = _wrap_download_function(
+        ssh_context.SSHContext.download = _wrap_dpdispatcher_download(
             ssh_context.SSHContext.download, folder
         )
 
 
-def _wrap_download_function(download: Any, folder: Path) -> Any:
+def _wrap_dpdispatcher_download(download: Any, folder: Path) -> Any:
     from dpdispatcher.contexts import ssh_context
 
     extract = ssh_context.safe_extract_tar
@@ -273,7 +273,7 @@ def _sleep_until_jobs_end(folder: Path, seconds: float) -> None:
     time.sleep(_CHECK_INTERVAL)
 
 
-def patch_exit_to_skip_cleanup() -> list[int]:
+def skip_python_cleanup_at_exit() -> list[int]:
     """Make the process skip Python's cleanup when it exits.
 
     The caller puts the exit code into the returned list. Without a code, the process exits
@@ -329,7 +329,7 @@ def is_connection_lost(error: BaseException) -> bool:
 
 
 if __name__ == "__main__":
-    code = patch_exit_to_skip_cleanup()
+    code = skip_python_cleanup_at_exit()
     try:
         main(sys.argv[1:])
         code.append(0)

@@ -21,7 +21,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeAlias
 
-from lifecycle.words.values import MAX_COUNT
+from lifecycle.words.limits import MAX_COUNT
 from reconciler.attempt import execution_host as machine
 from reconciler.attempt import paths as genuine
 from reconciler.attempt.execution_host import ExecutionHost
@@ -30,10 +30,10 @@ from reconciler.attempt.observations import ObservedAttempt, ObservedJob, Remote
 from reconciler.attempt.paths import ATTEMPT, ATTEMPTS, AttemptPaths
 from reconciler.errors import MachineRefused, MachineUnreachable, ReconcilerError
 from reconciler.far import incoming
-from reconciler.host import processes, program
+from reconciler.host import processes, program, scheduler_jobs
 from reconciler.host import small_files as plain
 from reconciler.host.processes import FolderProcess, find_containing_folder
-from reconciler.host.program import ListedJob, Queue
+from reconciler.host.scheduler_jobs import ListedJob, Queue
 from reconciler.records import backward_files, traces
 from reconciler.records.resource_use import combine_resource_use, parse_resource_use
 from service.root.folder_entries import is_folder
@@ -505,7 +505,7 @@ def _parse_printed_ends(lines: _Lines) -> dict[str, str]:
     printed = {
         one[1]: _decode_text(one[2]) for one in lines if one[0] == "printed" and len(one) > 2
     }
-    ends = {id_: program.find_printed_slurm_state(text) for id_, text in printed.items()}
+    ends = {id_: scheduler_jobs.find_printed_slurm_state(text) for id_, text in printed.items()}
     return {id_: state for id_, state in ends.items() if state is not None}
 
 

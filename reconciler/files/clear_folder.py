@@ -23,7 +23,7 @@ from reconciler.attempt.paths import (
     JobRecordSuffix,
 )
 from reconciler.context import JobContext
-from reconciler.host.program import is_lock_held
+from reconciler.host.file_locks import is_lock_held
 from reconciler.records import traces
 from service.root.folder_entries import is_file
 from service.root.paths_within_root import is_inside

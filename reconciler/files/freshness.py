@@ -10,19 +10,18 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from stat import S_IFDIR
 from typing import TYPE_CHECKING, Any
 
 from eventstore.disk_space import describe_full_disk, has_no_free_bytes
-from lifecycle.errors import LifecycleError, NeedsConsent
+from lifecycle.errors import NeedsConsent
 from lifecycle.state.conditions import list_points_files
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import task_table_paths
 from lifecycle.words.metrics import lies_in
-from projections.screens.next_actions import is_ready_to_start
 from projections.words.account import Deviation, FileCheckResult
 from projections.words.result_origin import (
     AttentionItem,
@@ -30,8 +29,6 @@ from projections.words.result_origin import (
     list_unrecorded_results,
 )
 from projections.words.text import parse_time_to_epoch
-from reconciler.attempt.paths import PREPARED
-from reconciler.errors import ReconcilerError
 from service.root.folder_entries import exists, is_file, is_folder
 from wording import TemplatedError
 
@@ -373,53 +370,3 @@ def _build_change_record(root: Path, stage: str, kinds: dict[str, str]) -> Paylo
         size, sha256 = (now[0].size, now[0].sha256) if now else (None, None)
         files.append({"path": path, "kind": kind, "size": size, "sha256": sha256})
     return p.ResultsChanged.model_validate({"stage": stage, "files": files})
-
-
-#: Maximum number of stages that are named, and maximum length of the text about each.
-_MAX_STAGES, _MAX_PROBLEM_LENGTH = 3, 200
-
-
-def find_stages_to_correct(root: Path, state: Workflow) -> dict[str, str]:
-    """Return a description of the correction that each due stage needs, by stage.
-
-    Without the correction, the stage cannot be submitted. Only data that a person wrote is checked:
-    submissions, profiles, resources and input paths.
-    """
-    found = {}
-    due = (stage for stage in state.stages.values() if is_ready_to_start(state, stage))
-    for stage in (
-        one for one in islice(due, _MAX_STAGES) if _has_manual_submission_data(root, state, one)
-    ):
-        from reconciler.files.described_submission import (
-            get_stage_submission,  # few stages have such files
-        )
-
-        try:
-            get_stage_submission(root, state, stage, anew=stage.regenerate)
-        except (ReconcilerError, LifecycleError, OSError) as error:
-            found[stage.id] = (
-                f"a correction: {str(getattr(error, 'message', error))[:_MAX_PROBLEM_LENGTH]}"
-            )
-            continue
-        path = state.profile(stage).get("config_path")
-        if isinstance(path, str) and not exists(root / Path(path).expanduser()):
-            found[stage.id] = f"the machine file {path}, which is missing"
-    return found
-
-
-def _has_manual_submission_data(root: Path, state: Workflow, stage: Stage) -> bool:
-    """Return whether the submission of a stage contains data that a person wrote.
-
-    Other submissions are built by wfctl and need no check.
-    """
-    if not stage.parameters.get("command"):
-        return is_file(root / stage.id / PREPARED)
-    profile = state.profile(stage)
-    return (
-        "resource_overrides" in stage.parameters
-        or "config_path" in profile
-        or "config" not in profile
-        or profile.get("type") == "remote"
-        or any(".." in path for path in stage.inputs)
-        or is_file(root / stage.id / PREPARED)
-    )

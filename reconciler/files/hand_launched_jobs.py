@@ -23,10 +23,8 @@ from projections.words.text import parse_time_to_epoch
 from reconciler.attempt.paths import DONE, EXIT_CODE, PREPARED, WRAPPER
 from reconciler.errors import LaunchFailed, ReconcilerError
 from reconciler.far.manual_jobs import observe_manual_jobs
-from reconciler.files.described_submission import (
-    check_foreign_job_definition,
-    find_foreign_launch_inputs,
-)
+from reconciler.files.attempt_inputs import find_foreign_launch_inputs
+from reconciler.files.described_submission import check_foreign_job_definition
 from reconciler.host import processes, tmux_sessions
 from reconciler.host import small_files as plain
 from service.root.atomic_files import utc_text

@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from eventstore.sqlite.write_queue import detect_file_system_type, is_network_file_system
+from eventstore.sqlite.file_system import detect_file_system_type, is_network_file_system
 
 #: Message to the user if tmux is not installed.
 MISSING = "tmux is not installed, so the monitor runs in the background through setsid."

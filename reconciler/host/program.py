@@ -1,47 +1,16 @@
-"""Check and take locks, find the programs of DPDispatcher, and interpret states of Slurm."""
+"""Find the programs of DPDispatcher, and build the commands that start them."""
 
 from __future__ import annotations
 
-import fcntl
 import os
-import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
-from collections.abc import Set as AbstractSet
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from reconciler.errors import ProgramMissing
-from reconciler.host.processes import find_containing_folder
-
-
-def is_lock_held(path: Path) -> bool | None:
-    """Return whether a process holds the lock on a file.
-
-    Returns False if the file does not exist, and None if the lock cannot be checked. The check
-    itself takes a shared lock for a moment. A process that wants the exclusive lock must therefore
-    wait briefly.
-    """
-    try:
-        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
-    except FileNotFoundError:
-        return False
-    except OSError:
-        return None
-    try:
-        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        # On a file system without locks, the check fails, so the state of the lock is unknown.
-        return None
-    finally:
-        os.close(handle)
-    return False
-
 
 #: This variable prevents Python from importing modules from the current folder. That folder is
 #: usually a workflow root, where anybody may have put a file with the name of a module.
@@ -140,79 +109,3 @@ def read_dpdispatcher_version(program: Path) -> str | None:
         check=False,
     )
     return done.stdout.strip() or None
-
-
-#: States of Slurm for jobs that have ended.
-_ENDED = frozenset({"COMPLETED", "FAILED", "REVOKED", "SPECIAL_EXIT"})
-#: States of Slurm for jobs that were ended from outside, without a fault of the job.
-TAKEN = frozenset({"CANCELLED", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL"})
-#: States of Slurm for jobs that ended because they exceeded a requested limit.
-EXCEEDED = frozenset({"TIMEOUT", "OUT_OF_MEMORY", "DEADLINE"})
-#: For each state of a job that Slurm ended, the line that Slurm prints into the output of the job.
-_PRINTED = (
-    ("OUT_OF_MEMORY", re.compile(r"slurmstepd.*(\boom[-_ ]kill|out of memory)", re.IGNORECASE)),
-    ("OUT_OF_MEMORY", re.compile(r"slurmstepd.*exceeded .*memory limit", re.IGNORECASE)),
-    ("TIMEOUT", re.compile(r"slurmstepd.*CANCELLED AT .*DUE TO TIME LIMIT")),
-)
-
-
-def find_printed_slurm_state(output: str) -> str | None:
-    """Return the final state of a job if Slurm printed it into the job's output, or None."""
-    return next((state for state, words in _PRINTED if words.search(output)), None)
-
-
-#: Messages of DPDispatcher after which it is unknown whether the scheduler accepted a job. They
-#: mean no connection, no answer in time, or success without a job id.
-UNHEARD = (
-    "Unable to contact slurm controller",
-    "Socket timed out on send/recv operation",
-    "list index out of range",
-)
-
-
-@dataclass(frozen=True, slots=True)
-class ListedJob:
-    """A job in the scheduler's list.
-
-    ``folder`` is the folder from which it was submitted. ``reason`` is the reason why the job is
-    pending. It is None if the job is not pending or the reason is unknown.
-    """
-
-    id: str
-    state: str
-    folder: str
-    reason: str | None = None
-
-    @property
-    def is_alive(self) -> bool:
-        """Return whether the job waits or runs.
-
-        This is assumed for a job in an unknown state.
-        """
-        return self.state not in _ENDED | TAKEN | EXCEEDED
-
-
-@dataclass(frozen=True, slots=True)
-class Queue:
-    """The answer of the scheduler to a query of its jobs.
-
-    If the scheduler did not answer, ``listed`` is None and ``error`` is the reason. ``asked_at`` is
-    the time of the query in ns since the epoch, by the clock of the machine that asked.
-    """
-
-    asked_at: int
-    listed: tuple[ListedJob, ...] | None
-    error: str | None = None
-
-    def split(self, places: AbstractSet[str]) -> dict[str, Queue]:
-        """Return the answer for each folder: the jobs that work in it or below it.
-
-        Jobs that work elsewhere are omitted. If one of them has the id of an expected job, it
-        belongs to another user, because ids are reused.
-        """
-        if self.listed is None:
-            return dict.fromkeys(places, self)
-        own: dict[str | None, list[ListedJob]] = {place: [] for place in places}
-        for one in self.listed:
-            own.setdefault(find_containing_folder(one.folder, places), []).append(one)
-        return {place: Queue(self.asked_at, tuple(own[place]), self.error) for place in places}

@@ -27,8 +27,8 @@ from projections.words.text import truncate_utc_to_seconds
 from reconciler.context import JobContext
 from reconciler.errors import AlreadyAutonomous, AlreadyDriven, NoRunner, RunnerFailed
 from reconciler.host import processes, tmux_sessions
+from reconciler.host.file_locks import is_lock_held
 from reconciler.host.processes import Process
-from reconciler.host.program import is_lock_held
 from reconciler.loop.agent import poll_until, read_record, wait_or_terminate
 from reconciler.loop.stop_request import StopRequest
 from service.errors import RootBusy

@@ -28,7 +28,7 @@ from reconciler.attempt.paths import (
 from reconciler.context import SubmissionFacts
 from reconciler.host import small_files as plain
 from reconciler.host.processes import Process
-from reconciler.host.program import EXCEEDED, TAKEN
+from reconciler.host.scheduler_jobs import EXCEEDED, TAKEN
 from reconciler.records.resource_use import combine_resource_use, parse_resource_use
 from service.root.atomic_files import write_whole
 from service.root.folder_entries import is_file, is_folder, stat_of

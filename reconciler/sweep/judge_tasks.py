@@ -19,7 +19,7 @@ from lifecycle.payload import models as p
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import DONE, VERDICTS, TaskRules, format_ranges
 from lifecycle.words.failure_cause import find_cause
-from lifecycle.words.values import MAX_VARIABLE, shorten
+from lifecycle.words.limits import MAX_VARIABLE, shorten
 from reconciler.attempt import execution_host
 from reconciler.attempt import paths as genuine
 from reconciler.attempt.file_digests import digests, file_digest

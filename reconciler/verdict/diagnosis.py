@@ -23,7 +23,7 @@ from reconciler.attempt import execution_host
 from reconciler.attempt.observations import ObservedJob
 from reconciler.attempt.paths import SIGNALLED, AttemptPaths
 from reconciler.evidence.evidence import Evidence
-from reconciler.host.program import EXCEEDED, TAKEN
+from reconciler.host.scheduler_jobs import EXCEEDED, TAKEN
 from reconciler.records import traces
 from reconciler.submission.build import CODE_LINE
 from reconciler.submission.fields import LACKS

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias, TypeVar
 from reconciler.attempt.markers import MarkerState
 from reconciler.attempt.paths import KILLED, SIGNALLED, ScriptEnd
 from reconciler.evidence.evidence import Evidence, ForeignLaunch, Presence
-from reconciler.host.program import EXCEEDED, TAKEN
+from reconciler.host.scheduler_jobs import EXCEEDED, TAKEN
 from service.root.atomic_files import utc_text
 
 

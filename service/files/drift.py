@@ -187,7 +187,7 @@ def _make_storable(value: Any) -> Any:
     return value
 
 
-def is_file_unedited(log: WorkflowLog, left: Synced | None, found: bytes | None) -> bool:
+def is_state_file_unedited(log: WorkflowLog, left: Synced | None, found: bytes | None) -> bool:
     """Return whether nobody but wfctl has changed ``workflow-state.json``.
 
     The file must be as wfctl remembers it, or show a later version of the log.

@@ -12,7 +12,7 @@ from projections.files import progress_log, state_document
 from projections.files.progress_log import LogPiece, join_pieces
 from projections.words.account import EDITED
 from service.files.align_lines import ForeignBytes, align_lines
-from service.files.drift import is_file_unedited, was_written_by_wfctl
+from service.files.drift import is_state_file_unedited, was_written_by_wfctl
 from service.files.file_changes import collect_file_changes, compute_file_changes
 from service.files.log_view import read_log_view
 from service.reading.log import WorkflowLog
@@ -81,7 +81,7 @@ class FilesInspection:
         """Return ``behind`` or ``changed`` for a wrong state file, "" for a correct one."""
         if was_written_by_wfctl(self.log, max(since - 1, 0), found):
             return ""
-        return "behind" if is_file_unedited(self.log, left, found) else "changed"
+        return "behind" if is_state_file_unedited(self.log, left, found) else "changed"
 
     def describe_file_problems(self) -> dict[str, str]:
         """Return a description of each file that is missing, edited or out of date.
@@ -119,7 +119,7 @@ class FilesInspection:
         found = content_within(self.root.path, STATE)
         if found is None:
             return b""
-        return None if is_file_unedited(self.log, left, found) else found
+        return None if is_state_file_unedited(self.log, left, found) else found
 
     def _describe_log_problem(self, sync: Sync) -> str | None:
         view = read_log_view(self.root.path, LOG, sync.files.get(LOG), thorough=True)

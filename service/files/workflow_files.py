@@ -21,7 +21,7 @@ from projections.files.progress_log import join_pieces
 from service.errors import FilesBehind, LogBehind, RootBusy
 from service.files import drift
 from service.files.align_lines import align_lines, build_notes
-from service.files.drift import is_file_unedited
+from service.files.drift import is_state_file_unedited
 from service.files.file_changes import FileChanges, collect_file_changes, compute_file_changes
 from service.files.log_view import LogView, build_remembered_log_state, read_log_view
 from service.reading.log import WorkflowLog
@@ -127,7 +127,7 @@ class WorkflowFiles:
             shown = compute_file_changes(self.log, after, start, sync.version(LOG))
             if shown.state is None:
                 return recorded
-            found = self._findings(sync, shown, shown.state)
+            found = self._find_foreign_changes(sync, shown, shown.state)
             if found.news:
                 self._record(found.news)
                 recorded += len(found.news)
@@ -136,7 +136,7 @@ class WorkflowFiles:
                 return recorded
         raise OSError(EBUSY, "other programs keep changing the files", str(self.root.path))
 
-    def _findings(self, sync: Sync, shown: FileChanges, state: Workflow) -> Findings:
+    def _find_foreign_changes(self, sync: Sync, shown: FileChanges, state: Workflow) -> Findings:
         view = read_log_view(self.root.path, LOG, sync.files.get(LOG))
         fresh = sync.files[LOG].fresh if LOG in sync.files else True
         laid = align_lines(view.tail, fresh, shown.pieces, sync.version(LOG))
@@ -162,7 +162,7 @@ class WorkflowFiles:
         left = sync.files.get(STATE)
         is_known = _digest_or_none(found) in shown.detected.get(STATE, [])
         is_rendered = found == state_document.render_state(state)
-        if not (is_known or is_rendered or is_file_unedited(self.log, left, found)):
+        if not (is_known or is_rendered or is_state_file_unedited(self.log, left, found)):
             shows = state if left is None else self.log.current(left.version)
             content, fields = (
                 state_document.render_state(shows),

@@ -9,8 +9,8 @@ import orjson
 
 from eventstore.event import RecordedEvent
 from lifecycle.state.workflow import Workflow
-from projections.files import document_diff, state_document
-from projections.files.document_diff import ABSENT, Path
+from projections.files import document_paths, state_document
+from projections.files.document_paths import ABSENT, Path
 from projections.words.decisions import AmendmentRecord
 from service.errors import NotFound
 from service.questions.audit import list_amendment_records
@@ -56,7 +56,7 @@ class Blame:
         """Return the change as JSON values. Times are in UTC."""
         change, event, agreed = self.change, self.change.event, self.amendment
         return {
-            "field": document_diff.format_path(change.path),
+            "field": document_paths.format_path(change.path),
             "value": change.new if change.new is not ABSENT else None,
             "is_there": change.new is not ABSENT,
             "old": change.old if change.old is not ABSENT else None,
@@ -89,8 +89,8 @@ def find_blame(log: WorkflowLog, name: str, at: At = None) -> list[Blame]:
     never existed.
     """
     state = log.current(at)
-    known = document_diff.build_tree(state_document.build_document(state))
-    path = document_diff.parse_dotted_path(known, name)
+    known = document_paths.build_tree(state_document.build_document(state))
+    path = document_paths.parse_dotted_path(known, name)
     history = FieldHistory(path)
     for event, after in log.steps(upto=at):
         history.add_event(event, after)
@@ -127,7 +127,7 @@ class FieldHistory:
         """
         found = list(self.changes.values())
         if not found:
-            there = document_diff.get_at_path(known, self._path[:-1])
+            there = document_paths.get_at_path(known, self._path[:-1])
             names = ", ".join(there if isinstance(there, dict) else known)
             raise NotFound(
                 f"no version in the log has a field {name!r}. The existing fields are: {names}",
@@ -151,13 +151,13 @@ class FieldHistory:
         if before == self._value:
             return
         old, new = _parse_json(before), _parse_json(self._value)
-        for path in dict(document_diff.iterate_leaves(old)) | dict(
-            document_diff.iterate_leaves(new)
+        for path in dict(document_paths.iterate_leaves(old)) | dict(
+            document_paths.iterate_leaves(new)
         ):
             self._compare(
                 path,
-                document_diff.get_at_path(old, path),
-                document_diff.get_at_path(new, path),
+                document_paths.get_at_path(old, path),
+                document_paths.get_at_path(new, path),
                 event,
             )
 
@@ -175,14 +175,14 @@ class FieldHistory:
         name, *below = self._path
         part = state_document.get_document_part(state, name, ABSENT)
         if state.source is None:
-            value = document_diff.get_at_path(part, tuple(below))
+            value = document_paths.get_at_path(part, tuple(below))
             return b"" if value is ABSENT else orjson.dumps(value)
         spelling = b"" if part is ABSENT else orjson.dumps(part)
         if spelling == self._part and event.type != "state.imported":
             return self._value
         self._part = spelling
-        shown = document_diff.get_at_path(
-            document_diff.build_tree(state_document.build_document(state)), self._path
+        shown = document_paths.get_at_path(
+            document_paths.build_tree(state_document.build_document(state)), self._path
         )
         return b"" if shown is ABSENT else orjson.dumps(shown)
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lifecycle.payload.models import Payload
-from lifecycle.words.values import MAX_TEXT
+from lifecycle.words.limits import MAX_TEXT
 from tests.adversary.hostile_events import anything
 from tests.adversary.test_hostile_logs import FORMS, READS
 from tests.amendments.support import Place

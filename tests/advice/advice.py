@@ -12,7 +12,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from cli.frame.options import DONE, FINDINGS, NEEDS_PERSON
+from cli.frame.exit_codes import DONE, FINDINGS, NEEDS_PERSON
 from tests.cli.support import Answer, wfctl
 
 _QUOTED = re.compile(r"`wfctl ([^`]*)`")

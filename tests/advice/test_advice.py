@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.frame.options import NEEDS_PERSON
+from cli.frame.exit_codes import NEEDS_PERSON
 from tests.advice import elsewhere, log_rows, machine_rows, outer_rows, plan_rows, stage_rows
 from tests.advice.advice import Advice, advised, fault, said
 from tests.advice.table import ROWS, Row

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from reconciler.host import processes
-from reconciler.host.program import is_lock_held
+from reconciler.host.file_locks import is_lock_held
 from tests.amendments.support import Place, make
 
 pytestmark = pytest.mark.slow

@@ -8,8 +8,8 @@ from types import ModuleType
 
 import pytest
 
+from cli.frame.exit_codes import CONFLICT, FAILED, FINDINGS, NEEDS_PERSON, NOT_FOUND, REFUSED, USAGE
 from cli.frame.failure import exit_code
-from cli.frame.options import CONFLICT, FAILED, FINDINGS, NEEDS_PERSON, NOT_FOUND, REFUSED, USAGE
 from eventstore import errors as log
 from extensions.machines.rules import errors as machines
 from extensions.machines.service import errors as use_machines

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from reconciler.host.program import is_lock_held
+from reconciler.host.file_locks import is_lock_held
 from tests.cluster.support import Slurm, Sshd
 from tests.crash.cells import Backend, Cell, Target, When
 from tests.crash.outcome import version

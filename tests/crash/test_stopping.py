@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from reconciler.host import processes
-from reconciler.host.program import is_lock_held
+from reconciler.host.file_locks import is_lock_held
 from tests.crash.aftermath import check_log
 from tests.crash.support import Workflow, ending, stage, until
 from tests.crash.victims import Victim, strike

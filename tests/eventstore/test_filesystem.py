@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from eventstore.sqlite.connection import build_journal_settings, choose_journal_settings
-from eventstore.sqlite.write_queue import (
+from eventstore.sqlite.file_system import (
     detect_file_system_type,
     has_working_file_locks,
     is_network_file_system,

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 
 from lifecycle.payload import models as p
-from projections.files import document_diff
-from projections.files.document_diff import ABSENT
+from projections.files import document_paths
+from projections.files.document_paths import ABSENT
 from projections.files.state_document import build_document
 from service.errors import NotFound
 from service.questions.blame import FieldChange, find_blame, is_same_json
@@ -22,16 +22,16 @@ from tests.history.support import imported_log
 from tests.service.test_any_history import plan
 
 
-def check_changes(trees: list[document_diff.Tree], changes: list[FieldChange]) -> None:
+def check_changes(trees: list[document_paths.Tree], changes: list[FieldChange]) -> None:
     """Check each change against the state at its version, at the previous version, and now."""
     for change in changes:
         version = change.event.version
-        assert is_same_json(document_diff.get_at_path(trees[-1], change.path), change.new), change
-        assert is_same_json(document_diff.get_at_path(trees[version], change.path), change.new), (
+        assert is_same_json(document_paths.get_at_path(trees[-1], change.path), change.new), change
+        assert is_same_json(document_paths.get_at_path(trees[version], change.path), change.new), (
             change
         )
         assert is_same_json(
-            document_diff.get_at_path(trees[version - 1], change.path), change.old
+            document_paths.get_at_path(trees[version - 1], change.path), change.old
         ), change
         assert not is_same_json(change.old, change.new)
 
@@ -41,14 +41,14 @@ def check_every_field(log: WorkflowLog) -> int:
 
     Return the number of checked fields.
     """
-    trees: list[document_diff.Tree] = [{}]
+    trees: list[document_paths.Tree] = [{}]
     for _, state in log.steps():
-        trees.append(orjson.loads(orjson.dumps(document_diff.build_tree(build_document(state)))))
+        trees.append(orjson.loads(orjson.dumps(document_paths.build_tree(build_document(state)))))
     count = 0
     for name, value in trees[-1].items():
         changes = [found.change for found in find_blame(log, name)]
         assert {change.path for change in changes} == {
-            path for path, _ in document_diff.iterate_leaves(value, (name,))
+            path for path, _ in document_paths.iterate_leaves(value, (name,))
         }
         check_changes(trees, changes)
         count += len(changes)
@@ -68,7 +68,7 @@ def test_blame_of_a_single_field_matches_blame_of_its_stage(chronicle: Chronicle
     """The answers are equal, also for a field whose name contains a key with dots."""
     for name in ("stage-1", "stage-2"):
         for found in find_blame(chronicle.log, name):
-            alone = find_blame(chronicle.log, document_diff.format_path(found.change.path))
+            alone = find_blame(chronicle.log, document_paths.format_path(found.change.path))
             assert [one.to_dict() for one in alone] == [found.to_dict()]
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lifecycle.words.values import find_exceeded_limit
+from lifecycle.words.limits import find_exceeded_limit
 
 SEEN = {"total": 5, "points": "a", "done": "0-1,3", "failed": "2", "running": "4", "ended": 4}
 

@@ -11,14 +11,8 @@ import pytest
 from pydantic import ValidationError
 
 from lifecycle.payload.check_data import fill_defaults_and_find_misfit
-from lifecycle.words.values import (
-    DRIFT_PATTERN,
-    MAX_ID,
-    MAX_PATH,
-    MAX_TASKS,
-    MAX_TEXT,
-    REPORT_PATTERN,
-)
+from lifecycle.words.limits import MAX_ID, MAX_TASKS, MAX_TEXT
+from lifecycle.words.values import DRIFT_PATTERN, MAX_PATH, REPORT_PATTERN
 from tests.golden.events_on_file import EVERY, examples
 
 Data = dict[str, Any]

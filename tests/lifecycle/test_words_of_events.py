@@ -13,7 +13,7 @@ from pydantic.fields import FieldInfo
 from extensions.machines.rules import payload as of_machines
 from lifecycle.payload import models, stage, workflow
 from lifecycle.payload.base import Payload, PayloadPart
-from lifecycle.words.values import MAX_WORDS
+from lifecycle.words.limits import MAX_WORDS
 
 
 def _check_of(field: FieldInfo) -> TypeAdapter[Any]:

@@ -14,7 +14,8 @@ from reconciler.attempt.observations import ObservedAttempt
 from reconciler.attempt.paths import AttemptPaths
 from reconciler.far import query_machine
 from reconciler.far.query_machine import parse_probe_output
-from reconciler.host.program import ListedJob, is_lock_held
+from reconciler.host.file_locks import is_lock_held
+from reconciler.host.scheduler_jobs import ListedJob
 from reconciler.records import backward_files
 
 PROBE = [Path(query_machine.__file__).with_name(name) for name in ("tags.sh", "probe.sh")]

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.host import processes, tmux_sessions
-from reconciler.host.program import is_lock_held
+from reconciler.host.file_locks import is_lock_held
 from tests.reconciler.support import Stage, until
 
 SLEEP = [sys.executable, "-c", "import time; time.sleep(600)"]

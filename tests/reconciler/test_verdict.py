@@ -12,7 +12,7 @@ from reconciler.attempt.markers import Marker, MarkerState
 from reconciler.attempt.observations import ObservedJob, RemoteAnswer
 from reconciler.evidence.evidence import Evidence
 from reconciler.host.processes import FolderProcess
-from reconciler.host.program import ListedJob, Queue
+from reconciler.host.scheduler_jobs import ListedJob, Queue
 from reconciler.verdict.table import OWN_ROWS, Action, derive_verdict, verdict_after_move
 from tests.reconciler.support import (
     ABSENT,

@@ -19,7 +19,7 @@ from reconciler.context import LaunchResult, Mode
 from reconciler.dpdispatcher import watch
 from reconciler.dpdispatcher.runner import DPDispatcherRunner
 from reconciler.far import query_machine
-from reconciler.host.program import UNHEARD
+from reconciler.host.scheduler_jobs import UNHEARD
 
 _SUBMITTER = Path(__file__).with_name("submitter.py")
 

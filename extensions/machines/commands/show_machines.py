@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cli.frame.ask_decision import DecisionKey, build_edit_dismissal, record_decisions
-from cli.frame.options import FINDINGS, AsOf, KeyedWrites, Text, Texts, Writes, argument, option
+from cli.frame.exit_codes import FINDINGS
+from cli.frame.options import AsOf, KeyedWrites, Text, Texts, Writes, argument, option
 from cli.frame.workspace import OpenedWorkflow, open_for_reading, settings_of
 from cli.terminal.output import Output, print_message
 from extensions.machines.commands.explain import merge_documents

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from extensions.machines.rules import decide_fields as fields_of
+from extensions.machines.rules import decide_record
 from extensions.machines.rules import errors as e
 from extensions.machines.rules import payload as p
 from extensions.machines.rules.definition import (
@@ -210,7 +211,7 @@ def require_approval_possible(state: Machine, name: str) -> None:
     """
     known = state.known_approvals
     if name not in known:
-        raise fields_of.build_unknown_name_error(state, "approval", "approval", name, known)
+        raise decide_record.build_unknown_name_error(state, "approval", "approval", name, known)
     if known[name].phase != state.phase:
         why = f"the approval {name} can be given only in the phase {known[name].phase}"
         raise e.InvalidTransition(state.phase, None, why, [])
@@ -250,7 +251,7 @@ def limit_in_force(state: Machine, loop: str) -> int:
     if state.is_final:
         raise _build_ended_error(state)
     if loop not in state.definition.loops:
-        raise fields_of.build_unknown_name_error(
+        raise decide_record.build_unknown_name_error(
             state, "loop", "loop", loop, state.definition.loops
         )
     return state.limit_of(loop)
@@ -559,7 +560,7 @@ _RULES: dict[str, Rule] = {
     "machine.imported": _refuse_existing,
     "machine.updated": fields_of.decide_update,
     "machine.transitioned": _decide_transition,
-    "machine.recorded": fields_of.decide_record,
+    "machine.recorded": decide_record.decide_record,
     "machine.task_changed": _change_task,
     "machine.task_claimed": _decide_claim,
     "machine.task_released": _decide_release,

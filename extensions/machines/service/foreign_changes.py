@@ -29,13 +29,9 @@ from lifecycle.payload.base import Payload
 from lifecycle.payload.workflow import DriftAdopted, DriftDetected
 from lifecycle.state.workflow import Drift
 from lifecycle.words.document import record_key_order
-from projections.files.document_diff import (
-    ABSENT,
-    FieldDifference,
-    apply_differences,
-    find_differences,
-)
-from projections.files.document_diff import get_at_path as standing_at
+from projections.files.document_diff import FieldDifference, apply_differences, find_differences
+from projections.files.document_paths import ABSENT
+from projections.files.document_paths import get_at_path as standing_at
 from service.errors import NotFound
 from service.files.drift import (
     build_drift_event,

@@ -235,7 +235,7 @@ def _take_in_track(walk: ChangeReplay) -> None:
     _record_fields_of_programs(walk)
     target = resolve_alias(walk.object(OWN).get("current_step"))
     for _ in walk.state.definition.phases:
-        _take_in_step(walk)
+        _adopt_current_step_change(walk)
         if not walk.changed(OWN, "current_step") or walk.state.phase == target:
             break
         if walk.refused or not _advance_to_step(walk, target):
@@ -278,7 +278,7 @@ def remove_derived_blockers(value: Any, held: list[Document]) -> Any:
     return [one for one in value if one not in held] if isinstance(value, list) else value
 
 
-def _take_in_step(walk: ChangeReplay) -> None:
+def _adopt_current_step_change(walk: ChangeReplay) -> None:
     step, status = walk.state.phase, walk.state.status
     at = _checkpoint_path(walk, step)
     wanted, path = _find_wanted_status(walk, step)

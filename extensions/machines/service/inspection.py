@@ -10,8 +10,8 @@ from extensions.machines.rules.machine import Machine
 from extensions.machines.service.foreign_changes import is_unchanged_since_import
 from extensions.machines.service.log import MachineLog, is_newest_writer
 from extensions.machines.views.documents import build_documents, render_files
-from projections.files import document_diff
-from projections.files.document_diff import ABSENT
+from projections.files import document_paths
+from projections.files.document_paths import ABSENT
 from projections.words.result_origin import list_edit_decision_items
 from service.consent.consent_weaknesses import list_pin_contradictions
 from service.files.inspection import Difference
@@ -87,10 +87,10 @@ def find_blame(log: MachineLog, name: str, at: At = None) -> list[Blame]:
     never existed, and `StateNotFound` if the machine does not exist.
     """
     known = build_tree(log.current(at))
-    path = document_diff.parse_dotted_path(known, name)
+    path = document_paths.parse_dotted_path(known, name)
     history = FieldHistory(path)
     for event, state in log.steps(upto=at):
-        value = document_diff.get_at_path(build_tree(state), path)
+        value = document_paths.get_at_path(build_tree(state), path)
         history.add_value_text(event, b"" if value is ABSENT else orjson.dumps(value))
     return [Blame(change, None) for change in history.newest(known, name)]
 

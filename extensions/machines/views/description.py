@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from extensions.machines.rules.decide_fields import ELSEWHERE
+from extensions.machines.rules.decide_record import ELSEWHERE
 from extensions.machines.rules.definition import CANCELLED, Definition, Phase, Transition
 from extensions.machines.rules.field_shapes import schema_of
 from extensions.machines.rules.guard import text_of
