@@ -82,12 +82,8 @@ def make_environment(sources: Path) -> Path:
     text = f"#!{place}/bin/python\nfrom wfctl_eventstore.__main__ import main\nmain()\n"
     program.write_text(text)
     program.chmod(0o755)
+    program.with_name("dpdisp").symlink_to(Path(sys.executable).with_name("dpdisp"))
     return program
-
-
-def environment() -> dict[str, str]:
-    """Return the environment of a copy, which uses the DPDispatcher installed here."""
-    return {**os.environ, "WFCTL_DPDISP": str(Path(sys.executable).with_name("dpdisp"))}
 
 
 def run_command_lines(program: Path, folder: Path) -> list[str]:
@@ -102,7 +98,6 @@ def run_command_lines(program: Path, folder: Path) -> list[str]:
             text=True,
             check=False,
             stdin=subprocess.DEVNULL,
-            env=environment(),
             timeout=120,
         )
         if done.returncode != code or "Traceback" in done.stderr:
@@ -123,11 +118,9 @@ def main(names: Sequence[str]) -> int:
         workflow.mkdir()
         wrong = run_command_lines(program, workflow)
         print("\n".join(wrong) or f"{len(COMMAND_LINES)} command lines as expected")
+        workers = str(2 * (os.cpu_count() or 1))
         tested = subprocess.run(
-            [python, *_PYTEST, "-n", str(2 * (os.cpu_count() or 1))],
-            cwd=sources,
-            env=environment(),
-            check=False,
+            [python, *_PYTEST, "-n", workers], cwd=sources, check=False
         ).returncode
     return int(bool(typed or wrong or tested))
 
