@@ -82,7 +82,8 @@ def make_environment(sources: Path) -> Path:
     text = f"#!{place}/bin/python\nfrom wfctl_eventstore.__main__ import main\nmain()\n"
     program.write_text(text)
     program.chmod(0o755)
-    program.with_name("dpdisp").symlink_to(Path(sys.executable).with_name("dpdisp"))
+    for name in ("dpdisp", "dargs"):
+        program.with_name(name).symlink_to(Path(sys.executable).with_name(name))
     return program
 
 
