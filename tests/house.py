@@ -17,7 +17,7 @@ from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 
-from tests.test_house import HERE, ROOMS, functions, names, sources
+from tests.test_house import HERE, PACKAGES, functions, names, sources
 
 #: Regular expressions for unidiomatic phrases, with their clearer alternatives.
 PHRASES = {
@@ -99,9 +99,9 @@ def rows() -> Iterator[tuple[str, str]]:
     texts = {path: path.read_text("utf-8") for path in sources()}
     lines = sum(len(text.splitlines()) for text in texts.values())
     yield "product lines, files", f"{lines:,}; {len(texts)}"
-    for room in ROOMS:
-        own = [text for path, text in texts.items() if path.relative_to(HERE).parts[0] == room]
-        yield f"  {room}", f"{sum(len(text.splitlines()) for text in own):,}; {len(own)}"
+    for package in PACKAGES:
+        own = [text for path, text in texts.items() if path.relative_to(HERE).parts[0] == package]
+        yield f"  {package}", f"{sum(len(text.splitlines()) for text in own):,}; {len(own)}"
     sizes = [size for path in texts for _, size in functions(path)]
     yield "lines of a function: usual, longest", f"{median(sizes):g}; {max(sizes)}"
     for kind, what in ((ast.ClassDef, "classes"), (ast.FunctionDef, "functions")):

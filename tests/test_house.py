@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import median
 
 HERE = Path(__file__).resolve().parents[1]
-ROOMS = (
+PACKAGES = (
     "wording",
     "lifecycle",
     "eventstore",
@@ -35,8 +35,8 @@ TREES = (
 
 def sources() -> Iterator[Path]:
     """Yield the source files of the program, without tests and benchmarks."""
-    for room in ROOMS:
-        yield from sorted((HERE / room).rglob("*.py"))
+    for package in PACKAGES:
+        yield from sorted((HERE / package).rglob("*.py"))
 
 
 @cache
@@ -86,34 +86,34 @@ def test_modules_have_no_circular_imports() -> None:
     assert len(list(TopologicalSorter(needs).static_order())) == len(known)
 
 
-def errors_by_room() -> dict[str, set[str]]:
+def errors_by_package() -> dict[str, set[str]]:
     """Return the names of the public error classes in each top-level package."""
     bases: dict[str, tuple[str, set[str]]] = {}
     for path in sources():
         for node in taken_apart(path).body:
             if isinstance(node, ast.ClassDef):
-                room = path.relative_to(HERE).parts[0]
-                bases[node.name] = room, {ast.unparse(base) for base in node.bases}
-    found = set(TREES)
+                package = path.relative_to(HERE).parts[0]
+                bases[node.name] = package, {ast.unparse(base) for base in node.bases}
+    found = set(TREES) & bases.keys()
     while more := {name for name, (_, own) in bases.items() if own & found} - found:
         found |= more
     return {
-        room: {name for name in found if bases[name][0] == room and not name.startswith("_")}
-        for room in ROOMS
+        package: {name for name in found if bases[name][0] == package and not name.startswith("_")}
+        for package in PACKAGES
     }
 
 
-def drawn_in(room: str) -> str:
+def drawn_in(package: str) -> str:
     """Return the trees of error classes in the docstrings of a package's errors.py files."""
-    pages = sorted((HERE / room).rglob("errors.py"))
+    pages = sorted((HERE / package).rglob("errors.py"))
     return "\n".join(ast.get_docstring(ast.parse(page.read_text("utf-8"))) or "" for page in pages)
 
 
 def test_every_error_is_in_the_documented_tree() -> None:
     """Each error class is drawn in the docstring of an errors.py file of its package."""
-    drawn = {room: drawn_in(room) for room in ROOMS}
-    errors = errors_by_room().items()
-    assert [name for room, own in errors for name in own if name not in drawn[room]] == []
+    drawn = {package: drawn_in(package) for package in PACKAGES}
+    errors = errors_by_package().items()
+    assert [name for package, own in errors for name in own if name not in drawn[package]] == []
 
 
 def test_git_is_called_by_one_module_only() -> None:

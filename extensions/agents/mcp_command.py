@@ -152,9 +152,9 @@ def _run_command_line(arguments: list[str]) -> int:
 def _import_commands() -> None:
     from cli.program.tree import build_program
 
-    for room, names in _COMMANDS.items():
-        extension = room.removeprefix("extensions.")
-        for name in names.split() if extension == room or is_installed(extension) else ():
-            import_module(f"{room}.{name}")
+    for package, names in _COMMANDS.items():
+        extension = package.removeprefix("extensions.")
+        for name in names.split() if extension == package or is_installed(extension) else ():
+            import_module(f"{package}.{name}")
     import_module("yaml")
     build_program()

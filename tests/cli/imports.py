@@ -124,7 +124,7 @@ class Loaded:
         #: The loaded modules: full names for modules of wfctl, and top-level names for other
         #: packages.
         self.names = {
-            name if name.partition(".")[0] in ROOMS else name.partition(".")[0]
+            name if name.partition(".")[0] in PACKAGES else name.partition(".")[0]
             for name in said["modules"]
             if name.partition(".")[0] not in _OF_PYTHON and not name.startswith("_")
         }
@@ -138,7 +138,7 @@ def _plain(opened: str, root: Path) -> str:
     return re.sub(r"\A\.(.+)\.[0-9a-f]{16}\.tmp\Z", r"\1", name)
 
 
-ROOMS = frozenset(
+PACKAGES = frozenset(
     {
         "cli",
         "eventstore",

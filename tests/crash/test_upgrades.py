@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 #: The release before the installed DPDispatcher. Its files have other fields.
 EARLIER = "1.0.3"
-ROOMS = (
+PACKAGES = (
     "cli",
     "eventstore",
     "extensions",
@@ -73,7 +73,7 @@ def other_wfctl(tmp_path_factory: pytest.TempPathFactory) -> Path:
         if _works(folder, tmp_path_factory.mktemp("tried")):
             return folder
     folder = tmp_path_factory.mktemp("same")
-    for name in ROOMS:
+    for name in PACKAGES:
         subprocess.run(["cp", "-r", str(SOURCES / name), str(folder)], check=True)
     return folder
 
