@@ -88,9 +88,9 @@ class Notifier:
         *,
         tells_end: bool = True,
     ) -> None:
-        """Set up the notifier.
+        """Prepare to send notices to the receiver.
 
-        ``tells_end`` is false if the runner itself reports the end.
+        ``tells_end`` is false if the runner itself reports the end of a session.
         """
         self._receiver = receiver
         self._log = log

@@ -83,7 +83,7 @@ class PageLook:
 def build_page_look(
     shelf: ServedWorkflows, entry: ServedRoot, log: WorkflowLog, request: PageRequest
 ) -> PageLook:
-    """Return the data for a request about a workflow.
+    """Return the data that answers a request about a workflow.
 
     Raises the errors of `WorkflowLog.current`, for example if the workflow does not exist.
     """

@@ -326,9 +326,10 @@ def is_only_result_check_changed(draft: Workflow, amendment: Amendment) -> bool:
 
 
 def is_only_recheck_needed(draft: Workflow, amendment: Amendment, id_: str) -> bool:
-    """Return whether the results of a stage only have to be checked again.
+    """Return whether the results of a stage need only a new check, and no new computation.
 
-    This is the case if the amendment changes nothing else of the stage and the stages before it.
+    This is the case if the amendment changes nothing but checks in the stage and in the stages
+    before it.
     """
     if amendment.kind != PLAN_CHANGE:
         return is_only_result_check_changed(draft, amendment)

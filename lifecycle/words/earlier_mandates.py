@@ -41,9 +41,10 @@ def _find_uncovered_parts(
 def find_uncovered_at_key(
     path: str, key: str, before: Any, after: Any, values: Mapping[str, Bounds]
 ) -> Iterator[str]:
-    """Yield the problems of `_find_uncovered_parts` for the value at one key of an object.
+    """Yield the parts of a value at one key of an object that a mandate does not cover.
 
-    A value is `MISSING` if the object does not have the key.
+    A value is `MISSING` if the object does not have the key. The rules are those of
+    `_find_uncovered_parts`.
     """
     place = f"{path}.{key}"
     if after is MISSING:

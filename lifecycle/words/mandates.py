@@ -343,7 +343,7 @@ def find_uncovered_at_key(
     *,
     is_added: bool = False,
 ) -> Iterator[str]:
-    """Yield the problems of `find_uncovered_places` for the value at one key of an object.
+    """Yield the parts of a value at one key of an object that a mandate does not cover.
 
     A value is `MISSING` if the object does not have the key.
     """

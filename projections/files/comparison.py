@@ -157,9 +157,9 @@ def collect_workflow_values(name: str, state: Workflow) -> ComparedItem:
 def collect_stage_values(
     name: str, stage: Stage, tasks: Iterable[Mapping[str, Any]] = ()
 ) -> ComparedItem:
-    """Return the values of a stage for a comparison.
+    """Return the fields and metrics of a stage, for a comparison with other stages.
 
-    The names of the metrics of its ``tasks`` start with the key of the task.
+    The name of each metric of its ``tasks`` starts with the key of the task.
     """
     side, metrics = ComparedItem(name), parse_valid_metrics(stage.parameters)
     _put_stage(side, stage)

@@ -208,7 +208,7 @@ def _close_task(task: Task, through: Collection[str] = ()) -> Task:
 _MAX_VALUE_LENGTH = 200
 
 
-#: Start of the cause of a task whose command succeeded but whose results failed the verification.
+#: Start of the failure message of a task whose command succeeded but whose results are invalid.
 _FAILED_CHECK = "task_verify"
 #: Maximum number of failed tasks that a message names.
 _MAX_NAMED_TASKS = 3

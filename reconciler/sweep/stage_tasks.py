@@ -55,7 +55,7 @@ class NoTasks:
         return None
 
     def check_points(self) -> None:
-        """Raise any error that a new attempt would raise when it reads its points."""
+        """Check the points of a sweep: raise the error that a new attempt would raise for them."""
 
     def assign(
         self,
@@ -127,7 +127,7 @@ class StageTasks:
         return count_tasks(self.root, self.state, self.stage, live=live)
 
     def check_points(self) -> None:
-        """Raise any error that a new attempt would raise when it reads its points."""
+        """Check the points of a sweep: raise the error that a new attempt would raise for them."""
         from reconciler.sweep.map_points import points_of
 
         points_of(self.root, self.state, self.stage, anew=True)

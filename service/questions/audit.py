@@ -275,7 +275,7 @@ def _find_tampering_bypasses(root: Root, log: WorkflowLog) -> Iterator[Bypass]:
 
 
 def _is_bypass(refusal: Refusal) -> bool:
-    """Return whether a command was refused because only a person may make its decision."""
+    """Return whether a refused command tried to make a decision that only a person may make."""
     if refusal.code == "amendment_decided":
         return False  # approving twice avoids no approval
     return refusal.code in _BY_CONSENT or "amendment.approved" in refusal.command.split(",")

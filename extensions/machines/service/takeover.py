@@ -267,7 +267,7 @@ def _build_visit(phase: str, entered: str, status: str | None, **more: Any) -> D
     return {"phase": phase, "entered_at": entered, "status": status, **known, "data": {}, **more}
 
 
-# The following functions read a conductor track.
+# The following functions read the files of one track of the conductor protocol.
 
 _START = "PLAN"
 #: Other names that the programs of the protocol use for a step → its name in the definition.

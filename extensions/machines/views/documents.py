@@ -134,7 +134,7 @@ def build_phase_document(machine: Machine) -> Document:
     # For an ended machine, show the last phase that the protocol knows.
     current = machine.visits[moves[-1].source] if machine.is_final and moves else machine.visit
     status = "complete" if machine.is_final else current.status
-    # Phases that were left in the normal way, or whose work is complete.
+    # Phases that the machine exited normally, or whose work is complete.
     done = [
         visit
         for visit in machine.visits.values()
