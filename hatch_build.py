@@ -12,7 +12,7 @@ _PAGE = "build/wfctl.1"
 
 
 class ApplicationHook(BuildHookInterface[Any]):
-    """Put the packages of the application below ``wfctl_eventstore/app``."""
+    """A build hook that puts the packages of wfctl into ``wfctl_eventstore/app``."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Add the packages and the manual page, if it exists, to a wheel.

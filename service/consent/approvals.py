@@ -250,10 +250,10 @@ class AnotherLog(TemplatedError, NeedsConsent):
 
 
 def folder_part_of_stream(stream: str) -> str:
-    """Return the part of the folder that a log belongs to.
+    """Return the name of the part of a folder to which a stream's log belongs.
 
-    This is ``workflow`` for every workflow, because a folder has only one. For a machine, it is the
-    name of the event stream.
+    This is ``workflow`` for every workflow, because a folder contains only one. For a machine, it
+    is the name of the event stream.
     """
     return "workflow" if stream.startswith(_WORKFLOW) else stream
 

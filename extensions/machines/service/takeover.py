@@ -160,7 +160,7 @@ class ImportedMachine:
         return str(value) if value is not None else None
 
     def continue_counts(self) -> None:
-        """Set the count of each loop from the files, and add findings for invalid counts."""
+        """Set the count of each loop from the imported files. Add findings for invalid counts."""
         own = self.document.get("_loops")
         counted = own if isinstance(own, dict) else {}
         for name, loop in self.definition.loops.items():
