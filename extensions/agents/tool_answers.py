@@ -96,10 +96,10 @@ def suggest_calls(actions: Any) -> list[Any]:
     An action without a suitable tool is returned as a command for a person.
     """
     known = [_suggest_call(action) for action in actions or [] if isinstance(action, dict)]
-    # A call that applies to any stage is less helpful than a call that already names its stage.
-    # Leave out the general calls if there are specific ones.
-    told = [one for one in known if one.get("tool") and "stage" not in one.get("needs", ())]
-    return [one for one in known if one in told or one.get("needs") != ["stage"] or not told]
+    # A call in which the agent must fill in the stage is less helpful than a call that names its
+    # stage. If calls name their stage, leave out the calls that lack only the stage.
+    complete = [one for one in known if one.get("tool") and "stage" not in one.get("needs", ())]
+    return [one for one in known if not complete or one.get("needs") != ["stage"]]
 
 
 def _suggest_call(action: dict[str, Any]) -> dict[str, Any]:

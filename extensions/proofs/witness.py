@@ -95,13 +95,13 @@ class Witness:
     def seen(self, origin: str) -> WitnessedLog | None:
         """Return the record of a log, or None if the witness does not watch the log."""
         try:
-            return _read_seen(self._seen_path(origin))
+            return _read_witnessed_log(self._seen_path(origin))
         except FileNotFoundError:
             return None
 
     def all_seen(self) -> Iterator[WitnessedLog]:
         """Yield the record of each watched log."""
-        yield from map(_read_seen, sorted(self._folder.glob("*.json")))
+        yield from map(_read_witnessed_log, sorted(self._folder.glob("*.json")))
 
     def latest(self, origin_hash: str) -> str:
         """Return the last signed checkpoint of a log, as a note.
@@ -169,7 +169,7 @@ def _find_growth_refusal(request: _CosignRequest, known: Checkpoint | None) -> R
     return None
 
 
-def _read_seen(path: Path) -> WitnessedLog:
+def _read_witnessed_log(path: Path) -> WitnessedLog:
     kept = json.loads(path.read_text("utf-8"))
     return WitnessedLog(str(kept["origin"]), tuple(map(str, kept["keys"])), kept["note"])
 

@@ -34,7 +34,7 @@ _CHOSEN = ('"consent":"signature"', '"consent":{"new":"signature"')
 
 
 class ConsentPolicyState(Protocol):
-    """A state of a workflow or machine that has a consent policy.
+    """The state of a workflow or machine, with the consent policy that it follows.
 
     The policy decides which approvals are valid.
     """

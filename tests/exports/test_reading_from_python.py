@@ -43,7 +43,7 @@ print(json.dumps([study.status(), study.results(), study.metrics(), study.tasks(
 
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> Place:
-    """Create and run a workflow of a sweep and a plain stage, both with numbers."""
+    """Create and run a workflow with a sweep and a plain stage, which both record numbers."""
     sweep = stage(1, COUNT, outputs=["stage-1/tasks.csv"], parameters=SWEEP)
     plain = stage(2, "echo '{\"x\": 7}' > x.json", outputs=["stage-2/x.json"], parameters=PLAIN)
     place = made(tmp_path_factory.mktemp("read"), sweep, plain, consent="trust")

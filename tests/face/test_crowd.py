@@ -41,9 +41,9 @@ def root(tmp_path: Path) -> Place:
 
 
 async def _agent(url: str, number: int) -> list[Told]:
-    """Let an agent take pending tasks with the machine's version that it read.
+    """Let an agent claim pending tasks of a machine, and return the answers to all its calls.
 
-    Return the answers to all its calls.
+    Each claim states the version of the machine that the agent read last.
     """
     told: list[Told] = []
     era = ERAS[number % len(ERAS)]
