@@ -12,6 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from wfctl_eventstore import __version__
+
 
 def main() -> None:
     """Run the command line of this process, and end the process with the exit code."""
@@ -48,7 +50,7 @@ def run(arguments: list[str], *, is_only: bool = False) -> int:
     ``is_only`` states that this process runs no other command line.
     """
     try:
-        command, hoist = _program(is_only)
+        command, hoist = _program(is_only) if arguments != ["--version"] else (_print_version, list)
         arguments = hoist(arguments)
         result = command(args=arguments, prog_name="wfctl", standalone_mode=False)
         sys.stdout.flush()
@@ -75,6 +77,12 @@ def run(arguments: list[str], *, is_only: bool = False) -> int:
         print("interrupted; all recorded changes are kept", file=sys.stderr)
         return 130
     return result if isinstance(result, int) else 0
+
+
+def _print_version(**_: object) -> int:
+    """Print the version of wfctl, and return the exit code. This needs no slow imports."""
+    print(f"wfctl {__version__}")
+    return 0
 
 
 def _program(is_only: bool) -> tuple[Callable[..., Any], Callable[[list[str]], list[str]]]:

@@ -103,6 +103,3 @@ def actor_of(settings: Settings) -> Actor:
             value=text,
         )
     return Actor(kind, name)
-
-
-VERSION = "0.1.0"

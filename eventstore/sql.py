@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -92,8 +91,7 @@ Stored = tuple[Any, ...]
 _NO_ENVELOPE = (ValueError, KeyError, TypeError, AttributeError)
 
 
-@dataclass(frozen=True, slots=True)
-class Reader:
+class Reader(NamedTuple):
     """A reader that converts database rows to events.
 
     It checks the hashes and columns of each row, unless ``as_is`` is set.

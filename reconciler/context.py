@@ -168,7 +168,7 @@ class JobContext:
         the commands. It saves reading the state again.
         """
         times = tuple(at for _, at in commands)
-        options = replace(options or WriteOptions(known=known), occurred_each=times)
+        options = (options or WriteOptions(known=known))._replace(occurred_each=times)
         outcome = self.service.handle(*(command for command, _ in commands), options=options)
         self.tell(outcome)
         return outcome

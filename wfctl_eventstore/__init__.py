@@ -8,14 +8,13 @@ installed in another Python environment than the notebook.
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 __all__ = ["WfctlError", "WorkflowReader", "open"]
+__version__ = "0.1.0"
 
 
 class WfctlError(Exception):
@@ -94,6 +93,9 @@ class WorkflowReader:
 
     def _read(self, *words: str) -> Any:
         """Run a wfctl command and return its data. Raises `WfctlError` if the command fails."""
+        import json  # the program imports this package too, and does not need these modules
+        import subprocess
+
         line = [*self._program, "--root", self.root, "-o", "json", "--log-level", "error", *words]
         done = subprocess.run(line, check=False, stdin=subprocess.DEVNULL, capture_output=True)
         try:

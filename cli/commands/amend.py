@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
@@ -319,7 +318,7 @@ def approve(
             stop_marked_attempts(jobs)
             events = tuple(event for outcome in agreed for event in outcome.events)
             repeated = all(outcome.repeated for outcome in agreed)
-            print_outcome(output, replace(agreed[-1], events=events, repeated=repeated), options)
+            print_outcome(output, (agreed[-1])._replace(events=events, repeated=repeated), options)
     left = [id_ for id_, outcome in zip(ids, found, strict=True) if outcome is None]
     if left:
         raise _build_undecided_error(left)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -132,7 +131,7 @@ def adopt(
         change = waiting[-1]
         found = changes.adoption(change, only or [], evidence, launched)
         last = build_closing_command(change, found)
-        options = replace(options, occurred_each=(*found.at, *(None for _ in last)))
+        options = options._replace(occurred_each=(*found.at, *(None for _ in last)))
         print_outcome(output, service.handle(*found.commands, *last, options=options), options)
 
 

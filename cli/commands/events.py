@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
-from dataclasses import replace
 from difflib import unified_diff
 from functools import partial
 from itertools import islice
@@ -191,7 +190,7 @@ def select_machine_log(root: OpenedWorkflow, machine: str) -> OpenedWorkflow:
     log = root.machine(machine)
     log.current()
     output = Output(root.output.settings, partial(read_last_event_info, log, None))
-    return replace(root, log=WorkflowLog(log.store, log.stream, root.root.path), output=output)
+    return root._replace(log=WorkflowLog(log.store, log.stream, root.root.path), output=output)
 
 
 def _read_recorded_events(workflow: OpenedWorkflow, follow: bool) -> Iterator[RecordedEvent]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -137,7 +137,7 @@ def apply(
     document = read_plan(plan)
     with open_job_runner(context, options.dry_run) as (jobs, output):
         service = jobs.service
-        options = replace(options, content={"plan apply": document, "reason": reason})
+        options = options._replace(content={"plan apply": document, "reason": reason})
         proposed = service.first_answer(options)
         state = service.state()
         consenter = consenter_of(state.consent, service.actor, key, None)

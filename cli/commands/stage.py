@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
@@ -104,7 +103,7 @@ def compute(
     if overrule is not None:
         # A repeated request must count as the same request. Therefore, compare only the typed
         # values, and not the evidence that the person contradicts.
-        options = replace(options, content={"compute": values, "overrule": overrule})
+        options = options._replace(content={"compute": values, "overrule": overrule})
     record_checked_claims(context, options, command, overruling=overruling_of(overrule, key))
 
 
@@ -154,7 +153,7 @@ def complete(
     # A repeated request must count as the same request, but the findings of its checks may differ.
     # Therefore, compare only the typed values.
     asked = {"complete": stage, "evidence": evidence, **({"or_fail": True} if or_fail else {})}
-    options = replace(options, content=asked)
+    options = options._replace(content=asked)
     with open_job_runner(context, options.dry_run) as (jobs, output):
         claims = build_claims_checker(jobs, overruling_of(overrule, key), options)
         outcome = verify_and_complete(jobs, stage, evidence, options, claims, or_fail=or_fail)

@@ -18,7 +18,6 @@ from cli.frame.options import AsOf, option
 from cli.frame.workspace import OpenedWorkflow, journal_of, open_for_reading, settings_of
 from cli.settings import Color, Format
 from cli.terminal.output import Output
-from lifecycle.rules.impact import group_open_amendments_by_stage
 from lifecycle.state.conditions import describe_failure
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage as StageState
@@ -307,6 +306,15 @@ def _limit_lines(lines: Iterable[str], most: int) -> list[str]:
     return [*every[:most], f"  and {len(every) - most} more (`-o json` has all)"]
 
 
+def _group_open_amendments(state: Workflow) -> dict[str, list[str]]:
+    """Return the ids of undecided amendments by the stages that they would affect."""
+    if not state.pending_amendments:
+        return {}
+    from lifecycle.rules.impact import group_open_amendments_by_stage  # slow to load
+
+    return group_open_amendments_by_stage(state)
+
+
 def _format_stages(
     state: Workflow,
     output: Output,
@@ -324,7 +332,7 @@ def _format_stages(
     shown, more = stages[:most], len(stages) - most
     wide = min(max((len(stage.name) for stage in shown), default=0), 40)
     width = max((len(stage.id) for stage in shown), default=9)
-    acting = group_open_amendments_by_stage(state)
+    acting = _group_open_amendments(state)
     lines = []
     for stage in shown:
         status = output.style(f"{stage.status.value:<15}", _COLORS.get(stage.status, "0"))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,7 +35,7 @@ def approve_new_plan(
         outcome = approve_typed_plan(root, actor, f"wfctl {command}", key)
     if outcome is None:
         return begun
-    return replace(outcome, events=(*begun.events, *outcome.events), planned=begun.planned)
+    return outcome._replace(events=(*begun.events, *outcome.events), planned=begun.planned)
 
 
 def has_typed_consent(actor: Actor, policy: str, what: str, line: str, key: Path | None) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -131,21 +131,21 @@ def record_decisions(
         return service.handle(options=options)
     events = tuple(event for one in outcomes for event in one.events)
     planned = tuple(one for outcome in outcomes for one in outcome.planned)
-    return replace(outcomes[-1], events=events, planned=planned)
+    return outcomes[-1]._replace(events=events, planned=planned)
 
 
 def _record_decision(
     service: Any, decision: Decision, line: str, key: Path | None, options: WriteOptions
 ) -> Any:
     command = decision.command
-    options = replace(options, content={command.type: command.model_dump(mode="json")})
+    options = options._replace(content={command.type: command.model_dump(mode="json")})
     if options.dry_run:
         return service.handle(command.model_copy(update={"proof": NOBODY}), options=options)
     if options.expected_version not in (None, service.state().head):
         return service.handle(command, options=options)  # raises, because the version differs
     from service.writing.decision import ask_and_record_decision
 
-    options = replace(options, expected_version=None)  # edits would increase it
+    options = options._replace(expected_version=None)  # edits would increase it
     consenter_for = _choose_consenter(service, decision, line, key)
     outcome = ask_and_record_decision(
         service, lambda: _question_of(service, decision), consenter_for, options, command

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import update_wrapper
 from inspect import Parameter, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_args
 
 import typer
 from typer.models import OptionInfo, ParameterInfo
@@ -151,8 +150,7 @@ def parse_moment_options(at: str | None, known_at: str | None) -> Moment | None:
     return parse_moment(at, known_at)
 
 
-@dataclass(frozen=True, slots=True)
-class OptionGroup:
+class OptionGroup(NamedTuple):
     """A group of options that a command function receives as a single value.
 
     ``options`` maps each option name to the option and its default. ``value`` builds the single

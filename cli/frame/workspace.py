@@ -5,10 +5,10 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
@@ -39,8 +39,7 @@ if TYPE_CHECKING:
 SCHEMA = Schema(VERSIONS, UPCASTERS, fill_defaults_and_find_misfit)
 
 
-@dataclass(frozen=True, slots=True)
-class OpenedWorkflow:
+class OpenedWorkflow(NamedTuple):
     """An opened workflow for commands that only read."""
 
     root: Root

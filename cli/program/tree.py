@@ -28,9 +28,10 @@ from cli.program.commands import (
     find_top_words,
     load_sections,
 )
-from cli.settings import VERSION, Color, Format, JournalChoice, LogLevel, Settings
+from cli.settings import Color, Format, JournalChoice, LogLevel, Settings
 from service.errors import InvalidOption
 from service.root.root import RootIs
+from wfctl_eventstore import __version__
 from wfctl_eventstore.extension import require_extension_of_command
 
 try:
@@ -327,7 +328,7 @@ def _handle_global_options(
     You can write these options anywhere on the line.
     """
     if version:
-        print(f"wfctl {VERSION}")
+        print(f"wfctl {__version__}")
         raise typer.Exit
     called = context.invoked_subcommand
     if output is Format.CSV and called not in _TABLES:

@@ -172,15 +172,13 @@ class Output:
 
         if self._root is None:
             return Surroundings()
-        from dataclasses import replace
 
         from reconciler.files.stages_to_correct import find_stages_to_correct
         from service.files.stage_obstacles import read_surroundings
 
         path = self._root.path
         found = read_surroundings(self._root, state, self._log, seen)
-        found = replace(
-            found,
+        found = found._replace(
             lacking={**find_stages_to_correct(path, state), **found.lacking},
             launched=self._find_launch_differences(path, state),
         )
@@ -188,12 +186,12 @@ class Output:
             from reconciler.loop.background_runner import RUN_AUTONOMOUSLY, read_last_runner
 
             if (runner := read_last_runner(self._root)) is not None and runner.was_killed:
-                found = replace(found, drive_again=RUN_AUTONOMOUSLY)
+                found = found._replace(drive_again=RUN_AUTONOMOUSLY)
         if seen is not None or not (due := dependencies_of_ready_stages(state)):
             return found
         from reconciler.files.freshness import find_deviations
 
-        return replace(found, beneath=find_deviations(path, state, only=due))
+        return found._replace(beneath=find_deviations(path, state, only=due))
 
     def _find_launch_differences(self, root: Path, state: Workflow) -> dict[str, list[str]]:
         """Return the stages whose job was launched with values unlike the plan's.

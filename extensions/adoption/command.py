@@ -74,7 +74,7 @@ def import_(
     place = _create_folder(into or settings.root or source, options.dry_run)
     root = root_at(place, settings.database_url, settings.journal)
     content = {"import": str(sources.folder), "git": git, "consent": consent.value}
-    options = replace(options, content=content)
+    options = options._replace(content=content)
     adoption = adopt_workflow(
         root,
         sources,

@@ -135,7 +135,7 @@ def _build_export_source(
     log = workflow.log
     upto = log.resolved(when)
     if upto.version is None:
-        upto = replace(upto, version=_find_head_version(workflow))
+        upto = upto._replace(version=_find_head_version(workflow))
     if (upto.so_by or upto.known_by) and FORMATS[format_.value].chained:
         raise InvalidOption(
             f"`wfctl export {format_.value} --at` needs a version, but {upto} is a time. To find "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lifecycle.event import UNFOLDABLE
 from lifecycle.fold.evolve import (
@@ -126,8 +126,7 @@ def compute_approval_impact(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class AmendmentReach:
+class AmendmentReach(NamedTuple):
     """The stages that an amendment changes directly, and all stages that it affects.
 
     ``after`` is the state with the changed plan. ``skipped`` is the stage that the amendment skips.
@@ -296,8 +295,7 @@ def impact_shown_by_earlier_versions(
 _NEGLIGIBLE_SECONDS = 60.0
 
 
-@dataclass(frozen=True, slots=True)
-class TaskForecast:
+class TaskForecast(NamedTuple):
     """The effect of an amendment on the tasks of a sweep stage.
 
     The numbers are those of tasks that stay valid (``kept``), are computed, are moved away

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from lifecycle.state.status import FINISHED, Status, retry_limit
 from lifecycle.state.workflow import Stage, Workflow
@@ -112,8 +111,7 @@ _MACHINE_REFUSED = "MACHINE_REFUSED"
 _OF_SOMEBODY_ELSE = 25
 
 
-@dataclass(frozen=True, slots=True)
-class Hindrance:
+class Hindrance(NamedTuple):
     """A cause that prevents a stage from continuing, with commands that remove it.
 
     A hindrance without a stage blocks the whole workflow. ``unblock`` is a text with one or more
@@ -382,7 +380,7 @@ def _under_way(stage: Stage) -> Hindrance | None:
         return _build_hindrance(stage, why, "wfctl run")
     if attempt.verdict == _HINDERED:
         why = f"{attempt.id} cannot continue: {str(attempt.reason).removesuffix('.')}"
-        return replace(_build_hindrance(stage, why, "wfctl reconcile"), may_pass=True)
+        return _build_hindrance(stage, why, "wfctl reconcile")._replace(may_pass=True)
     why = f"the state of {attempt.id} is unknown ({attempt.reason})"
     if attempt.verdict not in _FOR_SOMEBODY and attempt.row != _OF_SOMEBODY_ELSE:
         return _build_hindrance(stage, why, "wfctl reconcile")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 from lifecycle.state.basis import cores_per_task
 from lifecycle.state.conditions import find_point_source_stages, points_added_by_rounds
@@ -25,8 +25,7 @@ def attempt_seconds(attempt: Attempt, now: str | None = None) -> float:
     return max(0.0, (end - datetime.fromisoformat(attempt.started_at)).total_seconds())
 
 
-@dataclass(frozen=True, slots=True)
-class MandateUse:
+class MandateUse(NamedTuple):
     """The use of a mandate (a permission given in advance, with limits).
 
     A running attempt is included with the maximum that it may use.

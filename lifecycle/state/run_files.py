@@ -5,10 +5,9 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from lifecycle.state.workflow import Attempt, Stage, Workflow
-from lifecycle.words.commands import find_named_scripts, find_program_files
 from lifecycle.words.scripts import has_script_ending
 
 #: Patterns of the variables for the root and for an input file in a command.
@@ -19,8 +18,7 @@ _INPUT = re.compile(r"\$(?:WFCTL_INPUT_(\d+)|\{WFCTL_INPUT_(\d+)\})", re.ASCII)
 _EXPANDED = re.compile(r"[$`*?\[\]{}~]")
 
 
-@dataclass(frozen=True, slots=True)
-class RunFile:
+class RunFile(NamedTuple):
     """A file that a command runs as a script. Its path is absolute or relative to the root.
 
     ``runs`` is False if the file may only be an argument. For a Python module, ``module`` is its
@@ -41,6 +39,8 @@ def find_command_scripts(stage: Stage, name: str, folder: str) -> Iterator[RunFi
     command = stage.parameters.get(name)
     if not isinstance(command, str):
         return
+    from lifecycle.words.commands import find_named_scripts, find_program_files  # slow to load
+
     for one in find_named_scripts(command):
         place = resolve_relative_path(
             folder, expand_root_and_input_variables(stage, folder, one.folder)

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from lifecycle.words.mandates import TIME_LIMIT
 from lifecycle.words.metrics import METRICS, Metric, parse_valid_metrics
@@ -44,8 +44,7 @@ _RESERVED_COLUMNS = ("cpu_seconds", "memory")
 _HEX = frozenset("0123456789abcdef")
 
 
-@dataclass(frozen=True, slots=True)
-class TaskRules:
+class TaskRules(NamedTuple):
     """The rules for the tasks of a sweep: outputs, checks and limits.
 
     The paths of outputs and metrics are relative to the folder of a task.
@@ -56,7 +55,7 @@ class TaskRules:
     retries: int = 0
     tolerate: float = 0.0
     at_once: int = 1
-    metrics: Mapping[str, Metric] = field(default_factory=dict)
+    metrics: Mapping[str, Metric] = MappingProxyType({})
 
 
 def is_sweep(parameters: Mapping[str, Any]) -> bool:

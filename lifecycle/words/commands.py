@@ -9,7 +9,7 @@ import posixpath
 import re
 import shlex
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -72,8 +72,7 @@ _FILE_OPTIONS = frozenset({"-f", "--file", "--makefile", "--snakefile", "--justf
 MAXIMUM_DEPTH = 5
 
 
-@dataclass(frozen=True, slots=True)
-class SimpleCommand:
+class SimpleCommand(NamedTuple):
     """One program with its arguments, as part of a shell command.
 
     ``sources`` are the files from which it reads its standard input, and ``inline`` is the text of
@@ -91,8 +90,7 @@ class SimpleCommand:
     is_test: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class NamedScript:
+class NamedScript(NamedTuple):
     """A script file or Python module that a command passes to an interpreter.
 
     ``runs`` is False for a further argument of the interpreter. Such an argument may be a script,
@@ -390,7 +388,7 @@ def _find_scripts_in_nested_command(
     for one in find_named_scripts(text, depth + 1):
         folder = posixpath.join(command.folder, one.folder)
         search = (*one.search, *command.search.split(":"))
-        yield replace(one, folder=folder, search=search)
+        yield one._replace(folder=folder, search=search)
 
 
 def split_program(words: Sequence[str]) -> tuple[str, list[str]]:
@@ -446,7 +444,7 @@ def split_commands(text: str) -> list[SimpleCommand]:
         own = paths[-1] if paths else search
         search = own if all(map(is_assignment, words)) or words[:1] == ("export",) else search
         is_test = is_test or started[:1] == ["[["]
-        found.append(replace(one, folder=folder, search=own, is_test=is_test))
+        found.append(one._replace(folder=folder, search=own, is_test=is_test))
         is_test = is_test and "]]" not in words
         blocks += _count_blocks(words)
         folder = _folder_after_command(started, folder, is_known=blocks == 0 and not one.is_piped)

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from datetime import datetime
 from math import isfinite
-from typing import Any, TypeAlias
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeAlias
 
 from lifecycle.words.values import is_id
 
@@ -39,8 +39,7 @@ Bounds: TypeAlias = "Mapping[str, Any] | list[Any]"
 """A range (``from``, ``to``, optional ``step``), or the list of allowed values."""
 
 
-@dataclass(frozen=True, slots=True)
-class Mandate:
+class Mandate(NamedTuple):
     """A permission for changes that need no other approval, within limits.
 
     ``stages`` may be computed under the mandate. ``values`` gives bounds by path
@@ -54,12 +53,12 @@ class Mandate:
     stages: tuple[str, ...]
     amendments: int
     reruns: int = 0
-    values: Mapping[str, Bounds] = field(default_factory=dict)
+    values: Mapping[str, Bounds] = MappingProxyType({})
     by: tuple[str, ...] = ()
     until: str | None = None
     tasks: int | None = None
     core_hours: float | None = None
-    scripts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    scripts: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 
 
 def parse_valid_mandates(given: Any) -> dict[str, Mandate]:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from math import isfinite
-from typing import Any
+from typing import Any, NamedTuple
 
 from lifecycle.words.values import is_base_folder_or_inside
 
@@ -20,8 +19,7 @@ _REFERENCE = ("value", "error", "source")
 _FILES = (".json", ".csv", ".tsv")
 
 
-@dataclass(frozen=True, slots=True)
-class Metric:
+class Metric(NamedTuple):
     """A named number in an output file of a stage or task.
 
     ``path`` is the file, relative to the folder of the stage or task, and ``pointer`` the place of
@@ -186,8 +184,7 @@ def find_malformed_results(given: Any) -> Iterator[str]:
         yield f'{RESULTS}: expected a list such as ["stage-2.tc"], found {given!r:.80}'
 
 
-@dataclass(frozen=True, slots=True)
-class ResultTarget:
+class ResultTarget(NamedTuple):
     """The metric or the file of a stage that an entry in ``results`` names."""
 
     text: str

@@ -7,8 +7,8 @@ allowed points and their number, the number of rounds, and the stopping criteria
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from lifecycle.words.mandates import (
     Bounds,
@@ -38,8 +38,7 @@ _TESTS = ("below", "above", "relative_error", "no_better")
 _UNTIL = ("metric", *_TESTS, "rounds", "better")
 
 
-@dataclass(frozen=True, slots=True)
-class LoopCriterion:
+class LoopCriterion(NamedTuple):
     """A stopping criterion of a loop: a test that compares a metric with a limit.
 
     The loop ends if the metric is below or above the limit, if its relative error is at most the
@@ -59,8 +58,7 @@ class LoopCriterion:
         return f"{self.metric} {self.test.replace('_', ' ')} {self.limit:g}"
 
 
-@dataclass(frozen=True, slots=True)
-class LoopDefinition:
+class LoopDefinition(NamedTuple):
     """The definition of an optimization loop in a plan.
 
     ``points`` is the stage that gets the new points. ``ask`` is the source of the points: an output
@@ -74,12 +72,12 @@ class LoopDefinition:
     points: str
     ask: str
     at_most: int
-    within: Mapping[str, Bounds] = field(default_factory=dict)
+    within: Mapping[str, Bounds] = MappingProxyType({})
     each: int | None = None
     until: tuple[LoopCriterion, ...] = ()
     tasks: int | None = None
     core_hours: float | None = None
-    scripts: Mapping[str, Any] = field(default_factory=dict)
+    scripts: Mapping[str, Any] = MappingProxyType({})
 
     @property
     def has_external_proposer(self) -> bool:

@@ -8,8 +8,8 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 from lifecycle.words.commands import (
     MAXIMUM_DEPTH,
@@ -75,8 +75,7 @@ _LAUNCHERS_VALUED = frozenset({"-E", "-I", "-L", "-P", "-a", "-d", "-j", "-n", "
 _STARTERS = frozenset({"-ex", "-ok"})
 
 
-@dataclass(frozen=True, slots=True)
-class UnknownFile:
+class UnknownFile(NamedTuple):
     """A part of a command that runs a file whose name is unknown, and the reason."""
 
     words: str

@@ -7,8 +7,8 @@ a person may run it, the suggestion states this. No suggested command destroys d
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import islice
+from types import MappingProxyType
 from typing import NamedTuple
 
 from lifecycle.state.basis import find_reusable_attempts
@@ -55,8 +55,7 @@ class StartObstacle(NamedTuple):
         return Hindrance(stage, self.why, f"`{command}`", command, needs)
 
 
-@dataclass(frozen=True, slots=True)
-class Surroundings:
+class Surroundings(NamedTuple):
     """Circumstances that affect the next actions but are not in the log.
 
     - ``driven``: a runner is active. ``drive_again``: the command that replaces a killed runner.
@@ -72,7 +71,7 @@ class Surroundings:
     driven: bool = False
     drive_again: str | None = None
     paused: bool = False
-    lacking: Mapping[str, str] = field(default_factory=dict)
+    lacking: Mapping[str, str] = MappingProxyType({})
     edited: Mapping[str | None, Sequence[str]] | None = None
     scripts: Sequence[str] = ()
     unpinnable: Sequence[str] = ()
@@ -80,7 +79,7 @@ class Surroundings:
     prepared: frozenset[str] = frozenset()
     #: Stage whose outputs must be verified → fields in which the launch of its job differed from
     #: the plan.
-    launched: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    launched: Mapping[str, Sequence[str]] = MappingProxyType({})
     beneath: Sequence[Deviation] = ()
     seen: FileCheckResult | None = None
     now: str = ""

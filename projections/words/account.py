@@ -7,7 +7,6 @@ the state and from a check of the files. All commands use this list, so that the
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -32,8 +31,7 @@ from projections.words.text import truncate_utc_to_seconds
 _PAST = {"changed": "has changed", "missing": "is missing", "touched": "was touched"}
 
 
-@dataclass(frozen=True, slots=True)
-class Deviation:
+class Deviation(NamedTuple):
     """A file that differs from its record in the log.
 
     ``what`` is ``result`` or ``input``. ``kind`` is ``changed``, ``missing``, ``deleted``, or

@@ -9,7 +9,6 @@ import hashlib
 import json
 import os
 import re
-import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -150,7 +149,7 @@ _MARK = 4
 
 def generate_attempt_mark() -> str:
     """Return a random mark, which distinguishes a new attempt from others with the same id."""
-    return secrets.token_hex(_MARK)
+    return os.urandom(_MARK).hex()
 
 
 def _attempt_path(name: str) -> cached_property[Path]:

@@ -85,7 +85,7 @@ def rehydrate(jobs: JobContext, *, dry_run: bool = False) -> Briefing:
     state = jobs.service.state()
     seen = find_log_differences(jobs.service.root, jobs.service.log, state)
     around = read_surroundings(jobs.service.root, state, jobs.service.log, seen)
-    around = replace(around, lacking={**find_stages_to_correct(jobs.root, state), **around.lacking})
+    around = around._replace(lacking={**find_stages_to_correct(jobs.root, state), **around.lacking})
     briefing = briefing_of(before, state, findings, died, history, around)
     return replace(briefing, noted=last_note(jobs.service.log, known))
 

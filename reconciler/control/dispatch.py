@@ -105,7 +105,7 @@ def dispatch_stage(
         jobs.say(processes.MISSING)
         mode = Mode.SETSID
     content = {"dispatch": id_, "sync": sync} | ({"diagnostic": True} if diagnostic else {})
-    options = replace(options, content=content)
+    options = options._replace(content=content)
     warn_of_recomputation(jobs, state, stage)
     if options.dry_run:
         asked = _build_provisional_start(jobs, state, stage, mode, diagnostic)

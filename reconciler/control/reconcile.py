@@ -542,4 +542,4 @@ def dispatch_sync(
     if options.dry_run or outcome.repeated:
         return outcome
     wait_and_record_ends(jobs, [id_])
-    return replace(outcome, stands=jobs.service.state())
+    return outcome._replace(stands=jobs.service.state())

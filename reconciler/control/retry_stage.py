@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from lifecycle.errors import NeedsConsent
@@ -46,7 +45,7 @@ def retry_stage(
     values |= {"failed_only": True} if decide is not None else {}
     command = payload_of(p.StageRetried.type, values)
     if decide is not None:
-        options = replace(options, content={command.type: command.model_dump(mode="json")})
+        options = options._replace(content={command.type: command.model_dump(mode="json")})
     first = jobs.service.first_answer(options, command)
     if first is not None:
         return first
@@ -71,7 +70,7 @@ def retry_stage(
         # Test the command first, so that a person is not asked to approve a command that the rules
         # refuse.
         agreed = command.model_copy(update={"proof": {"policy": "none: a rehearsal"}})
-        jobs.service.handle(agreed, options=replace(options, dry_run=True))
+        jobs.service.handle(agreed, options=options._replace(dry_run=True))
         return decide(command, question)
     outcome = jobs.service.handle(command, options=options)
     state = jobs.service.state()

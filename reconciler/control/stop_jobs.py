@@ -49,7 +49,7 @@ Returns the record of the decision, and the version to which the record is bound
 
 def require_version(options: WriteOptions, version: int) -> WriteOptions:
     """Return write options that require the log to be at the given version."""
-    return replace(options, expected_version=version, exact=True)
+    return options._replace(expected_version=version, exact=True)
 
 
 def diagnose_attempt(
@@ -201,7 +201,7 @@ def fail_and_stop(
     failure = p.StageFailed(stage=id_, error=error, attempt=named, stop=True)
     command = failure.model_copy(update={"category": category})
     content = {"fail": id_, "error": error, "stop": True, "category": category}
-    options = replace(options, content=content)
+    options = options._replace(content=content)
     if options.dry_run:
         return jobs.service.handle(command, options=options)
     with jobs.lock_stage(id_):
@@ -210,7 +210,7 @@ def fail_and_stop(
     if stopped is None:
         return outcome
     events = (*outcome.events, *stopped.events)
-    return replace(outcome, events=events, state=stopped.state, stands=stopped.stands)
+    return outcome._replace(events=events, state=stopped.state, stands=stopped.stands)
 
 
 def stop_marked_attempts(jobs: JobContext, *, tells: bool = False) -> None:

@@ -94,7 +94,7 @@ def run_loop(
     for its approval, and `InvalidOption` or `AlreadyThere` if the report cannot be written to the
     requested path.
     """
-    options = replace(options, content={"run": orders.report})
+    options = options._replace(content={"run": orders.report})
     jobs = jobs.acting_as("runner")
     with jobs.lock_workflow_loop():
         first = jobs.service.first_answer(options)
@@ -237,7 +237,7 @@ def _open_session(
         task = AgentTask(None, prompt.ENVIRONMENT, text)
         run_agent_task(jobs, orders.agent, task, lambda: asked.signal is not None)
         begin_session(
-            jobs, replace(options, expected_version=None), report=orders.report, driven=True
+            jobs, options._replace(expected_version=None), report=orders.report, driven=True
         )
 
 

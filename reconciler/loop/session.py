@@ -10,7 +10,7 @@ import os
 import subprocess
 import time
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -92,7 +92,7 @@ def begin_session(
     """
     command = payload_of(p.SessionStarted.type, {"report": report, "driven": driven})
     if options.content is None:
-        options = replace(options, content={"session": "start", "report": report})
+        options = options._replace(content={"session": "start", "report": report})
     first = jobs.service.first_answer(options)
     if first is not None:
         return SessionStart(first)
@@ -109,7 +109,7 @@ def begin_session(
     ready = _run_init_script(jobs)
     briefing = rehydrate(jobs)
     command = command.model_copy(update={"environment": ready})
-    outcome = jobs.service.handle(command, options=replace(options, expected_version=None))
+    outcome = jobs.service.handle(command, options=options._replace(expected_version=None))
     jobs.tell(outcome)
     return SessionStart(outcome, briefing, ready, tail, commits)
 

@@ -135,7 +135,7 @@ def reuse_outputs(jobs: JobContext, id_: str, named: str | None, options: WriteO
     and the copied outputs must be verified afterwards. Raises NothingToReuse, or the error of a
     violated rule.
     """
-    options = replace(options, content={"reuse": id_, "attempt": named})
+    options = options._replace(content={"reuse": id_, "attempt": named})
     first = jobs.service.first_answer(options)
     if first is not None:
         return first
@@ -193,7 +193,7 @@ def reuse_if_configured(
     """
     state = jobs.service.state()
     stage = state.stage(id_)
-    options = replace(options or WriteOptions(), content={"dispatch": id_, "sync": sync})
+    options = (options or WriteOptions())._replace(content={"dispatch": id_, "sync": sync})
     alone = is_ready_with_earlier_results(stage) and is_recheck_sufficient(state, stage)
     if not (alone and find_reusable_attempts(state, stage)):
         return None
@@ -238,5 +238,5 @@ def _reuse_if_valid(
     with suppress(NeedsConsent):
         over = jobs.record(build_completion(jobs, now, found))
         events = (*outcome.events, *over.events)
-        return replace(outcome, events=events, state=over.state, stands=over.stands)
+        return outcome._replace(events=events, state=over.state, stands=over.stands)
     return outcome

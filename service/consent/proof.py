@@ -18,12 +18,12 @@ from lifecycle.fold.evolve import (
     parse_mandate_rule_version,
     plan_version_after_approval,
 )
-from lifecycle.rules.impact import Impact, compute_approval_impact
 from lifecycle.state.workflow import Amendment, Workflow
 from lifecycle.words.mandates import RULE
 
 if TYPE_CHECKING:
     from eventstore.store import EventStore
+    from lifecycle.rules.impact import Impact
 
 #: Version of the format of new statements. Statements in earlier formats stay valid. Version 1
 #: contained only a digest of the impact, and no files. Version 2 did not stop running stages
@@ -177,9 +177,10 @@ def explain_invalid_approval(state: Workflow, approval: RecordedApproval) -> str
     if wrong is not None:
         return wrong
     from lifecycle.payload.build_payload import payload_of
-    from lifecycle.rules.amendments import (
-        check_amendment_still_applies,  # needed only for approvals
-    )
+
+    # These modules are needed only for approvals.
+    from lifecycle.rules.amendments import check_amendment_still_applies
+    from lifecycle.rules.impact import compute_approval_impact
 
     try:
         payload_of("amendment.approved", data)
@@ -270,7 +271,7 @@ def rebuild_statement(state: Workflow, amendment: Amendment, approval: RecordedA
 
     It is built from the state before the approval, in the format version that the proof names.
     """
-    from lifecycle.rules.impact import impact_shown_by_earlier_versions
+    from lifecycle.rules.impact import compute_approval_impact, impact_shown_by_earlier_versions
 
     data, head = approval.data, approval.prev_hash
     form, kept, scripts = data["proof"].get("form"), data.get("kept"), data.get("scripts", {})

@@ -33,7 +33,6 @@ from lifecycle.words.scripts import (
     is_content_unknown,
     is_digest,
 )
-from lifecycle.words.unknown_files import find_unknown_files
 from service.consent.packages import find_run_module
 from service.root.folder_entries import is_file, is_folder
 
@@ -84,6 +83,8 @@ def find_scripts_to_approve(
 
 def _find_unnamed_file_commands(root: Path, stage: Stage) -> Iterator[tuple[str, str]]:
     """Yield each part of a stage's commands that runs an unnamed file, with the reason."""
+    from lifecycle.words.unknown_files import find_unknown_files  # slow to load
+
     for name in map_commands_to_folders(stage):
         command = stage.parameters.get(name)
         if isinstance(command, str):

@@ -8,10 +8,10 @@ stores a copy, and then writes the files. After a crash, the next write command 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from errno import EBUSY
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from eventstore.errors import EventStoreError
 from lifecycle.state.status import Status
@@ -53,8 +53,7 @@ Close: TypeAlias = "Callable[[Workflow], list[Payload]]"
 """Returns the commands that close each edit whose values the log contains."""
 
 
-@dataclass(frozen=True, slots=True)
-class Findings:
+class Findings(NamedTuple):
     """The result of a check of generated files: events to record, and content to write.
 
     ``restored`` is the correct content of a damaged ``progress.log``, or None if it is not damaged.

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from eventstore.event import RecordedEvent
 from lifecycle.fold import imported
@@ -22,8 +22,7 @@ _AGO = re.compile(r"(\d{1,9}|an?) +(second|minute|hour|day|week)s? +ago")
 _NAMED = {"now": timedelta(), "yesterday": timedelta(days=1)}
 
 
-@dataclass(frozen=True, slots=True)
-class Moment:
+class Moment(NamedTuple):
     """A point in the history.
 
     If several fields are set, each of them limits the visible events. ``version`` is the last

@@ -12,9 +12,9 @@ import json
 import os
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
+from typing import NamedTuple
 
 import orjson
 
@@ -48,8 +48,7 @@ def known_roots() -> list[Path]:
     return sorted(root for root in found if (root / ".wfctl" / "config.toml").is_file())
 
 
-@dataclass(frozen=True, slots=True)
-class KnownLog:
+class KnownLog(NamedTuple):
     """What this user account remembers of a log, to notice its replacement.
 
     ``first`` and ``began`` are the hash and time of the first event. ``stood`` describes the state
@@ -113,7 +112,7 @@ def _write_known_logs(path: Path, known: list[KnownLog]) -> None:
 
     fsync is not used for speed, so a power failure may restore older content.
     """
-    content = json.dumps({"format": 1, "logs": [asdict(one) for one in known]}, indent=1)
+    content = json.dumps({"format": 1, "logs": [one._asdict() for one in known]}, indent=1)
     temporary = path.with_name(f".{path.name}.{os.urandom(8).hex()}.tmp")
     with suppress(OSError):
         create_owner_only_folder(path.parent)

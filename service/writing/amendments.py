@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -138,7 +138,7 @@ def approve_amendment(
             question.check_digest(agreed)
         return question
 
-    options = replace(options, content={"approve": id_})
+    options = options._replace(content={"approve": id_})
     asked = p.AmendmentApproved(amendment=id_)
     outcome: Outcome | None = ask_and_record_decision(
         service, ask, lambda _: consenter, options, asked

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 from eventstore.errors import WrongExpectedVersion
@@ -131,7 +131,7 @@ def _record_answer(
         now = ask()
         shown.check_same(now)
         command = build_proven_command(service, now, consenter)
-        exact = replace(options, expected_version=now.state.head, exact=True)
+        exact = options._replace(expected_version=now.state.head, exact=True)
         try:
             return service.handle(command, options=exact)
         except (WrongExpectedVersion, VersionConflict):

@@ -248,4 +248,4 @@ def options_with_plan_content(
 
     A repeated command with the same content is then recognised.
     """
-    return replace(options, content={"init": plan, **settings})
+    return options._replace(content={"init": plan, **settings})

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from eventstore.chain import canonical_json, sha256_hex
 from eventstore.errors import WrongExpectedVersion
@@ -28,8 +27,7 @@ if TYPE_CHECKING:
 CONFLICT_RETRIES = 50
 
 
-@dataclass(frozen=True, slots=True)
-class WriteOptions:
+class WriteOptions(NamedTuple):
     """The options of a write command.
 
     ``occurred_at`` is the time of the commands (UTC, as in the log), or None for now. If the
@@ -69,8 +67,7 @@ S = TypeVar("S", bound=Folded)
 O = TypeVar("O")  # noqa: E741 - an outcome
 
 
-@dataclass(frozen=True, slots=True)
-class StreamWriter:
+class StreamWriter(NamedTuple):
     """Writes to the log of one workflow or machine on behalf of one author."""
 
     store: EventStore
@@ -139,7 +136,7 @@ class StreamWriter:
 
     def _record(self, finder: Actor, found: Planned, expected: int | Expected) -> None:
         claim = self.claim([payload for payload, _ in found], PLAIN)
-        writer = replace(self, actor=finder)
+        writer = self._replace(actor=finder)
         events = writer.new_events(found, [None] * len(found), claim.command_id)
         self.store.append(self.stream, events, expected=expected, claim=claim)
 
@@ -200,7 +197,7 @@ def record_outside_changes(
         recorded = record_changes()
     if options.expected_version is None or not recorded:
         return options
-    return replace(options, expected_version=options.expected_version + recorded)
+    return options._replace(expected_version=options.expected_version + recorded)
 
 
 def first_event_id(claim: Claim, options: WriteOptions) -> str | None:

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from eventstore.errors import EventStoreError
 from eventstore.event import Actor, RecordedEvent
@@ -101,8 +100,7 @@ def write_report_to(path: Path, content: bytes) -> None:
     write_whole(path, content)
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(NamedTuple):
     """The result of a write command: recorded events, planned events, and the new state.
 
     ``stands`` is the state of the log. If nothing was recorded, it is the previous state.
@@ -250,7 +248,7 @@ class Service:
                 (self._choose_report_path(payload), at) for payload, at in outcome.planned
             )
             if options.dry_run or not planned:
-                return replace(outcome, planned=planned)
+                return outcome._replace(planned=planned)
             return self._append(before, planned, claim, options)
 
         before = options.known or self.log.state()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
@@ -216,7 +216,7 @@ def record_approval(
     proof of consent would be invalid. A refusal for an invalid proof is recorded.
     """
     command = build_request(approval, choice, withdraws)
-    options = replace(options, content={"approve": command.model_dump(mode="json")})
+    options = options._replace(content={"approve": command.model_dump(mode="json")})
     first = service.first_answer(options)
     if first is not None:
         return first

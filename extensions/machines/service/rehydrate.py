@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +75,7 @@ def archive_and_restart(
         say(f"{state.id} (in {state.phase}{status}) is {kept}")
         service.files.bring_up_to_date()
         service.files.archive_logged_files(service.state(), at)
-    return service.handle(command, options=replace(options, occurred_at=at)), where
+    return service.handle(command, options=options._replace(occurred_at=at)), where
 
 
 # The following functions resume a conductor track after its last task. They compare ``plan.md``
@@ -129,7 +129,7 @@ def resume_phases(
         if not found.commands:
             break
         outcome = service.handle(*found.commands, options=options)
-        options = replace(options, command_id=None)
+        options = options._replace(command_id=None)
         done.append(outcome)
         found = _build_resumption(service, outcome.state, None)
     first.todo = found.todo or found.messages[:1]
