@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from wfctl_eventstore import __version__
+from cli.version import VERSION
 
 
 def main() -> None:
@@ -81,7 +81,7 @@ def run(arguments: list[str], *, is_only: bool = False) -> int:
 
 def _print_version(**_: object) -> int:
     """Print the version of wfctl, and return the exit code. This needs no slow imports."""
-    print(f"wfctl {__version__}")
+    print(f"wfctl {VERSION}")
     return 0
 
 

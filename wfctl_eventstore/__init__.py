@@ -14,7 +14,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 __all__ = ["WfctlError", "WorkflowReader", "open"]
-__version__ = "0.1.0"
 
 
 class WfctlError(Exception):

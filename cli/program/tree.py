@@ -29,9 +29,9 @@ from cli.program.commands import (
     load_sections,
 )
 from cli.settings import Color, Format, JournalChoice, LogLevel, Settings
+from cli.version import VERSION
 from service.errors import InvalidOption
 from service.root.root import RootIs
-from wfctl_eventstore import __version__
 from wfctl_eventstore.extension import require_extension_of_command
 
 try:
@@ -328,7 +328,7 @@ def _handle_global_options(
     You can write these options anywhere on the line.
     """
     if version:
-        print(f"wfctl {__version__}")
+        print(f"wfctl {VERSION}")
         raise typer.Exit
     called = context.invoked_subcommand
     if output is Format.CSV and called not in _TABLES:

@@ -14,8 +14,8 @@ import typer
 from cli.frame.options import File, Texts, option
 from cli.frame.workspace import settings_of
 from cli.terminal.output import print_message
+from cli.version import VERSION
 from service.errors import InvalidOption
-from wfctl_eventstore import __version__
 from wfctl_eventstore.extension import is_installed
 
 TOKEN = "WFCTL_MCP_TOKEN"  # noqa: S105 - the name of a variable
@@ -88,7 +88,7 @@ def mcp(
             serve_over_stdio,
         )
 
-        server = build_server(ServerState(warm, folder, actor), __version__)
+        server = build_server(ServerState(warm, folder, actor), VERSION)
         if socket is not None:
             print_message(f"wfctl: serving http://localhost/mcp on the socket {socket}")
             serve_over_socket(server, socket)
