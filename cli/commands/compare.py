@@ -151,13 +151,15 @@ def _build_compared_side(where: _Finding, name: str) -> ComparedItem:
 
 
 def _list_done_tasks(root: Path, state: Workflow, stage: Stage) -> list[Record]:
-    """Return a record of each finished task of a sweep.
+    """Return a record of each finished task of a sweep, or of each point with replicates.
 
     A sweep is a stage that runs one task per point.
     """
+    from lifecycle.sweeps.replicates import average_replicates
     from reconciler.sweep.stage_tasks import get_stage_tasks
 
-    return [one for one in get_stage_tasks(root, state, stage).rows() if one["state"] == "done"]
+    rows = get_stage_tasks(root, state, stage).rows()
+    return average_replicates(one for one in rows if one["state"] == "done")
 
 
 def _print_rows(output: Output, names: list[str], found: Sequence[ComparedRow]) -> None:

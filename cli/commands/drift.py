@@ -18,7 +18,7 @@ from cli.terminal.output import Output
 from lifecycle.payload import models as p
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage
-from lifecycle.sweeps.definition import task_table_paths
+from lifecycle.sweeps.definition import sweep_table_paths
 from projections.words.account import Deviation, find_stale_stages, list_attention_items, to_dicts
 from reconciler.files.freshness import find_deviations, format_stale_stages
 from service.errors import InvalidOption, NotFound
@@ -272,7 +272,7 @@ def _check_verify_options(
 
 def _describe_deviations(found: list[Deviation], reasons: dict[str, list[str]]) -> list[str]:
     lines = [str(one) for one in found]
-    tables = dict.fromkeys(one.stage for one in found if one.path in task_table_paths(one.stage))
+    tables = dict.fromkeys(one.stage for one in found if one.path in sweep_table_paths(one.stage))
     lines += [
         f"`wfctl verify {id_} --restore` writes the table of {id_} again from its tasks"
         for id_ in tables

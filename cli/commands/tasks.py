@@ -146,9 +146,13 @@ def list_metric_rows(
         )
     if known is not None and (conditions or known.work.tables):
         _, chosen = list_tasks_and_matching_rows(workflow, known.id, [*conditions, "state=done"])
+        from lifecycle.sweeps.replicates import REPLICATES, average_replicates
+
         return [
-            {"key": r["key"], **r["values"], **r["metrics"], **_get_metric_errors(r)}
-            for r in chosen
+            {"key": r["key"], **r["values"]}
+            | ({REPLICATES: r[REPLICATES]} if REPLICATES in r else {})
+            | {**r["metrics"], **_get_metric_errors(r)}
+            for r in average_replicates(chosen)
         ]
     if conditions:
         raise InvalidOption(
@@ -236,7 +240,7 @@ def list_tasks_and_matching_rows(
         task_conditions.check_conditions(names, conditions)
     except task_conditions.UnknownColumn as error:
         raise InvalidOption(f"--where: {error}") from error
-    rows = table.rows_of(found, rounds)
+    rows = table.rows_of(stage.id, found, rounds)
     return found, [row for row in rows if task_conditions.row_matches(row, conditions)]
 
 
@@ -248,6 +252,7 @@ def _format_tasks(
     more: int,
 ) -> str:
     from projections.words.result_origin import format_task_progress
+    from reconciler.sweep.identical_replicates import describe_identical_replicates
 
     names = ("key", "state", "attempts", "exit_code", "seconds", "cpu_seconds", "memory")
     rows = [
@@ -256,6 +261,8 @@ def _format_tasks(
         for row in shown
     ]
     lines = [f"{stage}: {format_task_progress(counts)}", _format_rows(workflow, rows)]
+    warning = describe_identical_replicates(stage, shown)
+    lines += [] if warning is None else [warning]
     return "\n".join([*lines, *([f"and {more:,} more (-n 0 lists all)"] if more else [])])
 
 

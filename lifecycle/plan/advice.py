@@ -20,6 +20,7 @@ from lifecycle.state.session_budget import (
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import VERIFY_PARAMETERS
 from lifecycle.sweeps.parameters import PARAMETERS_OF_WFCTL
+from lifecycle.sweeps.replicates import REPLICATE, SEED_VARIABLE
 from lifecycle.sweeps.work import build_work
 from lifecycle.words.mandates import format_count, format_number
 from lifecycle.words.rounds import LoopDefinition
@@ -48,6 +49,7 @@ def list_advice(state: Workflow, scripts: str = "") -> list[str]:
             *_find_windows_line_endings(stage),
             *_find_missing_verify(stage),
             *_find_unusable_values(state, stage, scripts),
+            *_find_unused_seed(stage, scripts),
             *_find_verify_only_parameters(stage, scripts),
         )
     ]
@@ -111,7 +113,8 @@ def _find_unusable_values(state: Workflow, stage: Stage, scripts: str) -> Iterat
                 )
     if "command" not in commands or _is_parameter_used(None, scripts):
         return
-    for name in sorted((names or set()) - PARAMETERS_OF_WFCTL - _READ_BY_AGENTS):
+    numbered = {REPLICATE} if stage.work.replicates > 1 else set()
+    for name in sorted((names or set()) - PARAMETERS_OF_WFCTL - _READ_BY_AGENTS - numbered):
         verify = str(stage.parameters.get("verify") or "")
         texts = (*commands.values(), verify, scripts)
         # The key of a task and the folder of its partner contain all values of the map. A command
@@ -127,6 +130,18 @@ def _find_unusable_values(state: Workflow, stage: Stage, scripts: str) -> Iterat
                 f"{stage.id}: {of} has no effect, because neither the command nor an existing "
                 f"script names {_PREFIX}{name}"
             )
+
+
+def _find_unused_seed(stage: Stage, scripts: str) -> Iterator[str]:
+    """Yield advice if the command of a sweep with replicates never uses its seed."""
+    text = f"{stage.parameters.get('command')} {scripts}"
+    sources = (SEED_VARIABLE, f"{_PREFIX}{REPLICATE}", *_KEYS)
+    if stage.work.replicates > 1 and not any(name in text for name in sources):
+        yield (
+            f"{stage.id}: neither the command nor an existing script names {SEED_VARIABLE}, the "
+            "seed of each replicate, so the replicates have equal results, or results that nobody "
+            "can reproduce"
+        )
 
 
 def _find_verify_only_parameters(stage: Stage, scripts: str) -> Iterator[str]:

@@ -129,10 +129,11 @@ def _find_criterion_problems(
             "parameters.metrics, such as stage-2.error"
         )
         return
-    if until.test == "relative_error" and not metric.error:
+    has_error = metric.error or known[stage].work.replicates > 1
+    if until.test == "relative_error" and not has_error:
         yield (
             f"until: {until.metric} has no error bar, so wfctl cannot compare the rounds; add "
-            "`error` to this metric"
+            "`error` to this metric, or `replicates` to the map of its sweep"
         )
     if until.test == "no_better" and not (until.better or metric.better):
         yield f"until: expected `better` (lower or higher) with {until.metric}"

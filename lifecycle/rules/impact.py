@@ -424,6 +424,18 @@ def find_partly_recomputed_sweeps(
 _FOLDERS = {"folders": "digest"}
 
 
+def _list_task_keys(
+    given: Mapping[str, Any], added: Sequence[Mapping[str, Any]]
+) -> tuple[str, ...]:
+    """Return the keys of the tasks of a map, then those of the points that rounds added."""
+    # Few commands need these modules, which load readers of files.
+    from lifecycle.sweeps.points import build_points
+    from lifecycle.sweeps.replicates import replicate_points
+
+    more = build_points({"points": list(added), **_FOLDERS}) if added else ()
+    return tuple(point.key for point in replicate_points(given, (*build_points(given), *more)))
+
+
 def _forecast_tasks(
     state: Workflow,
     changed: Workflow,
@@ -446,14 +458,8 @@ def _forecast_tasks(
     maps = [one.stage(leading).parameters[MAP] for one in (state, changed)]
     if any(not ("points" in one or "grid" in one or "zip" in one) for one in maps):
         return
-    # Few commands need this module, which loads readers of files.
-    from lifecycle.sweeps.points import build_points
-
     added = points_added_by_rounds(state, leading)
-    of = [build_points({"points": added, **_FOLDERS})] if added else []
-    before, after = (
-        tuple(p.key for some in (build_points(one), *of) for p in some) for one in maps
-    )
+    before, after = (_list_task_keys(one, added) for one in maps)
     stage = state.stage(id_)
     # The numbers of the finished tasks at the last check.
     seen = next((one.tasks["done"] for one in reversed(stage.attempts) if one.tasks), "")

@@ -75,7 +75,8 @@ def task_count(state: Workflow, stage: Stage) -> int:
     If the points are in a file, return the last recorded number, or 1 if none is recorded.
     """
     if listed := stage.work.listed_points():
-        return len(listed) + len(points_added_by_rounds(state, stage.id))
+        points = len(listed) + len(points_added_by_rounds(state, stage.id))
+        return points * stage.work.replicates
     seen = stage.work.progress(stage.attempts)
     return seen["total"] if seen is not None else 1
 
@@ -89,6 +90,7 @@ def compute_round_cost(
     within the limits. The core seconds are None if a stage has no time limit.
     """
     tasks, seconds, unknown = 0, 0.0, False
+    count *= state.stages[loop.points].work.replicates
     for id_ in loop.stages:
         stage = state.stages[id_]
         leading = {id_, *(partner.id for partner in find_point_source_stages(state, stage))}

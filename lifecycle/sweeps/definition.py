@@ -10,6 +10,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from lifecycle.sweeps.replicates import (
+    REPLICATE,
+    REPLICATES,
+    SEED,
+    count_replicates,
+    find_replicates_problem,
+    replicate_points,
+)
 from lifecycle.words.mandates import TIME_LIMIT
 from lifecycle.words.metrics import METRICS, Metric, parse_valid_metrics
 from lifecycle.words.values import is_base_folder_or_inside
@@ -36,7 +44,7 @@ OF_ANY = frozenset(
 HOW_RUN = frozenset({"at_once", "resource_overrides", TIME_LIMIT})
 #: Default number of tasks that run at the same time.
 AT_ONCE = 8
-_OPTIONS = frozenset({*WAYS, "sha256", "order", "folders"})
+_OPTIONS = frozenset({*WAYS, "sha256", "order", "folders", REPLICATES})
 #: Parameters that are not allowed in a sweep.
 _PLAIN_STAGE_PARAMETERS = ("backward_files", "carry")
 #: Further columns of the task table of a sweep. A metric cannot have one of these names.
@@ -78,6 +86,16 @@ def task_table_paths(stage: str) -> tuple[str, str]:
     return f"{stage}/tasks.csv", f"{stage}/tasks.json"
 
 
+def points_table_path(stage: str) -> str:
+    """Return the path of the table with the means over the replicates of each point."""
+    return f"{stage}/points.csv"
+
+
+def sweep_table_paths(stage: str) -> tuple[str, ...]:
+    """Return the paths of all tables that wfctl can write for a sweep, relative to the root."""
+    return (*task_table_paths(stage), points_table_path(stage))
+
+
 def find_map_problems(
     stage: str, parameters: Mapping[str, Any], outputs: list[str]
 ) -> Iterator[str]:
@@ -99,9 +117,11 @@ def find_map_problems(
                 "parameter"
             )
     tables = task_table_paths(stage)
-    if not outputs or not set(outputs) <= set(tables):
+    means = [points_table_path(stage)] if count_replicates(given) > 1 else []
+    if not outputs or not set(outputs) <= {*tables, *means}:
+        also = f", or {means[0]}, the means over the replicates" if means else ""
         yield (
-            f"outputs: expected {tables[0]} or {tables[1]}, the table of all tasks. Name the "
+            f"outputs: expected {tables[0]} or {tables[1]}, the table of all tasks{also}. Name the "
             "files of a single task in parameters.task_outputs"
         )
 
@@ -124,6 +144,9 @@ def _find_map_field_problems(given: Mapping[str, Any]) -> Iterator[str]:
     for name in ("file", "like", "order"):
         if name in given and not (isinstance(given[name], str) and given[name]):
             yield f"parameters.map.{name}: expected text, found {given[name]!r:.60}"
+    problem = find_replicates_problem(given)
+    if problem is not None:
+        yield problem
     yield from _find_file_problems(given)
 
 
@@ -155,7 +178,7 @@ def _find_point_problems(given: Mapping[str, Any], parameters: Mapping[str, Any]
     )
 
     try:
-        found = build_points(given)
+        found = replicate_points(given, build_points(given))
     except UnusableMap as error:
         yield f"parameters.map: {error}"
         return
@@ -194,7 +217,8 @@ def _find_task_parameter_problems(parameters: Mapping[str, Any]) -> Iterator[str
         yield f"parameters.metrics: expected an object of names and places, found {metrics!r:.60}"
     from lifecycle.sweeps.points import COLUMNS  # needed only when a definition is written
 
-    names = Counter([*COLUMNS, *_RESERVED_COLUMNS, *metric_column_names(parameters)])
+    numbered = (REPLICATE, SEED) if count_replicates(parameters[MAP]) > 1 else ()
+    names = Counter([*COLUMNS, *_RESERVED_COLUMNS, *numbered, *metric_column_names(parameters)])
     for name in (name for name, count in names.items() if count > 1):
         yield (
             f"parameters.metrics: {name} would be the name of two columns in the table of tasks; "

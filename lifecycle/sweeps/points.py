@@ -57,11 +57,16 @@ class UnusableMap(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A point of a sweep: its values by name, its key, and the folder name of its task."""
+    """A point of a sweep: its values by name, its key, and the folder name of its task.
+
+    ``is_replicate`` is true if the map defines several tasks with these values, which differ in the
+    value ``replicate`` only.
+    """
 
     values: Mapping[str, Value]
     key: str
     folder: str
+    is_replicate: bool = False
 
 
 def build_points(
@@ -278,6 +283,11 @@ def render_value(value: Value) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
+def format_key(values: Mapping[str, Value]) -> str:
+    """Return the key of a point: its values, sorted by name."""
+    return ",".join(f"{name}={render_value(values[name])}" for name in sorted(values))
+
+
 def _add_types(row: Mapping[str, Value]) -> tuple[tuple[str, type[Value], Value], ...]:
     """Return the values of a point sorted by name, each with its type.
 
@@ -293,7 +303,7 @@ def _build_point(typed: tuple[tuple[str, type[Value], Value], ...], *, digested:
     Raises `UnusableMap` if the key is too long or cannot be the name of a folder.
     """
     row = {name: value for name, _, value in typed}
-    key = ",".join(f"{name}={render_value(value)}" for name, value in row.items())
+    key = format_key(row)
     # The size is limited, because a task gets its key as one environment variable.
     size = len(key.encode())
     if size > MAX_POINT:

@@ -20,8 +20,10 @@ from lifecycle.sweeps.definition import (
     VERIFY_PARAMETERS,
     TaskRules,
     is_sweep,
+    points_table_path,
     task_table_paths,
 )
+from lifecycle.sweeps.replicates import REPLICATE, count_replicates
 from lifecycle.words.metrics import METRICS, Metric, parse_valid_metrics
 
 if TYPE_CHECKING:
@@ -50,6 +52,8 @@ class PlainWork:
     #: The stage whose points this stage reuses, and the files that list its own points.
     like: ClassVar[str | None] = None
     points_files: ClassVar[tuple[str, ...]] = ()
+    #: The number of tasks for each point.
+    replicates: ClassVar[int] = 1
     #: Metrics that have a value for each task.
     task_metrics: ClassVar[Mapping[str, Metric]] = {}
     #: Outputs, metrics and limits of each task.
@@ -166,8 +170,9 @@ class MappedWork:
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """Return the paths of the task tables, relative to the root."""
-        return task_table_paths(self.stage)
+        """Return the paths of the sweep's tables, relative to the root."""
+        means = (points_table_path(self.stage),) if self.replicates > 1 else ()
+        return (*task_table_paths(self.stage), *means)
 
     @property
     def task_folders(self) -> tuple[str, ...]:
@@ -179,6 +184,11 @@ class MappedWork:
         """Return the stage whose points this stage reuses, or None."""
         found = self.parameters[MAP].get("like")
         return found if isinstance(found, str) else None
+
+    @property
+    def replicates(self) -> int:
+        """Return how many tasks the sweep has for each of its points."""
+        return count_replicates(self.parameters[MAP])
 
     @property
     def points_files(self) -> tuple[str, ...]:
@@ -297,7 +307,9 @@ class MappedWork:
             found = self.listed_points()
         except UnusableMap:
             return None
-        return {*found[0].values} if found else None
+        if not found:
+            return None
+        return {*found[0].values, *([REPLICATE] if self.replicates > 1 else [])}
 
     def progress(self, attempts: Sequence[RecordedTasks]) -> dict[str, Any] | None:
         """Return the newest record of the tasks' states (`TasksObserved`), or None."""

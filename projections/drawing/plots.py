@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from lifecycle.fold.rounds import better_direction, list_valid_rounds
 from lifecycle.state.workflow import Workflow
+from lifecycle.sweeps.replicates import REPLICATE
 from lifecycle.words.metrics import is_number
 from lifecycle.words.rounds import LoopDefinition
 from projections.drawing import svg
@@ -110,7 +111,7 @@ def plot_of_tasks(
 
 
 def _is_seed(name: str) -> bool:
-    return "seed" in name.lower()
+    return "seed" in name.lower() or name == REPLICATE
 
 
 def _numeric_sort_key(name: str) -> tuple[float, str]:

@@ -86,7 +86,7 @@ def _count_listed_points(stage: Stage) -> int:
     from lifecycle.sweeps.points import UnusableMap
 
     try:
-        return len(stage.work.listed_points())
+        return len(stage.work.listed_points()) * stage.work.replicates
     except UnusableMap:
         return 0  # an imported file may contain anything
 

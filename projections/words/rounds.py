@@ -9,7 +9,7 @@ from typing import Any
 from lifecycle.fold.rounds import better_direction, list_loop_points, list_valid_rounds
 from lifecycle.state.loops import LoopState, Round
 from lifecycle.state.workflow import Attempt, Workflow
-from lifecycle.sweeps.definition import task_table_paths
+from lifecycle.sweeps.definition import points_table_path, task_table_paths
 from lifecycle.words.rounds import LoopDefinition
 from projections.words.format_results import format_with_error
 from projections.words.mandates import describe_range
@@ -184,6 +184,7 @@ def collect_proposal_data(state: Workflow, name: str) -> dict[str, Any]:
     loop, standing = state.loop(name), state.loops[name]
     as_csv, as_json = task_table_paths(loop.points)
     counting = list_valid_rounds(state, standing)
+    has_means = state.stages[loop.points].work.replicates > 1
     return {
         **get_loop_progress(state, name).to_dict(),
         "asks_for": standing.round.number + 1 if standing.is_due else None,
@@ -191,6 +192,7 @@ def collect_proposal_data(state: Workflow, name: str) -> dict[str, Any]:
         "each": loop.each,
         "table": as_csv,
         "table_json": as_json,
+        **({"table_of_means": points_table_path(loop.points)} if has_means else {}),
         "points_so_far": list_loop_points(state, loop, standing),
         "rounds": [{**_round_told(one), "counts": one in counting} for one in standing.rounds],
     }

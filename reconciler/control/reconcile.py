@@ -178,9 +178,13 @@ def _settle_attempt(jobs: JobContext, finding: AttemptFinding) -> AttemptFinding
                 restore_results(attempt)
                 now = inspect_attempt(jobs, state, stage)
             if now.verdict.is_derived_from_tasks:
-                from reconciler.sweep.judge_tasks import close_tasks  # only if a stage has tasks
+                # These modules are needed only if a stage has tasks.
+                from reconciler.sweep.identical_replicates import build_replicate_warnings
+                from reconciler.sweep.judge_tasks import close_tasks
 
-                state = jobs.record(close_tasks(state, stage, attempt)).state
+                observed = close_tasks(state, stage, attempt)
+                notes = build_replicate_warnings(jobs.root, stage)
+                state = jobs.record(observed, *notes).state
                 stage = state.stage(stage.id)
                 now = inspect_attempt(jobs, state, stage, again=now.evidence.looked_twice)
             now = _postpone_forbidden_start(jobs, state, stage, now)

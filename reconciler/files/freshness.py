@@ -20,7 +20,7 @@ from lifecycle.errors import NeedsConsent
 from lifecycle.state.conditions import list_points_files
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
-from lifecycle.sweeps.definition import task_table_paths
+from lifecycle.sweeps.definition import sweep_table_paths
 from lifecycle.words.metrics import lies_in
 from projections.words.account import Deviation, FileCheckResult
 from projections.words.result_origin import (
@@ -56,7 +56,7 @@ class ChangedResult(NeedsConsent):
         adopt = f'or accept the changed file with `wfctl verify {source} --adopt --reason "…"`; '
         adopt = adopt if any(one.kind != "deleted" for one in found) else ""
         again = f"run `wfctl verify {source} --restore` to write a table of tasks again; "
-        again = again if any(one.path in task_table_paths(one.stage) for one in found) else ""
+        again = again if any(one.path in sweep_table_paths(one.stage) for one in found) else ""
         super().__init__(
             f"{stage} is not started, because a result it uses has changed: {listed}. Restore "
             f"the file; {again}{adopt}or compute it again with `wfctl rerun {source} --reason "

@@ -20,6 +20,7 @@ from lifecycle.state.conditions import find_point_source_stages, list_points_fil
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import DONE, MAP
 from lifecycle.sweeps.points import Point, render_value
+from lifecycle.sweeps.replicates import SEED_VARIABLE, derive_seed
 from lifecycle.sweeps.variables import PREFIX, verify_variables
 from reconciler.attempt.file_digests import digests, has_recorded_content
 from reconciler.attempt.markers import make_folders
@@ -89,7 +90,7 @@ def write_task_assignment(
     origin = compute_result_origin(stage, basis)
     own = {key: compute_result_origin(stage, basis, key) for key in basis.partners}
     lines = (
-        f"{number}\t{point.folder}\t{_format_assignments(point, read[point.key], own)}\n"
+        f"{number}\t{point.folder}\t{_format_assignments(stage.id, point, read[point.key], own)}\n"
         for number, point in given_
     )
     files = {
@@ -257,10 +258,14 @@ def _find_read_folders(root: Path, stage: Stage, point: Point, task: Task) -> di
     return found | ({JUDGE: task.folder} if task.to_judge else {})
 
 
-def _format_assignments(point: Point, read: Mapping[str, str], origins: Mapping[str, str]) -> str:
+def _format_assignments(
+    stage: str, point: Point, read: Mapping[str, str], origins: Mapping[str, str]
+) -> str:
     words = {f"{PREFIX}{name}": render_value(value) for name, value in point.values.items()}
     words |= {"WFCTL_TASK": point.key, "WFCTL_TASK_FOLDER": point.folder}
     words |= {_ORIGIN: origins[point.key]} if point.key in origins else {}
+    if point.is_replicate:
+        words[SEED_VARIABLE] = str(derive_seed(stage, point.key))
     told = [f"{name}={shlex.quote(value)}" for name, value in words.items()]
     told += [f'{name}="${TASKS_ROOT}"/{shlex.quote(path)}' for name, path in read.items()]
     return " ".join(told)

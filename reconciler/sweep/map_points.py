@@ -13,6 +13,7 @@ from lifecycle.state.conditions import points_added_by_rounds
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import MAP, is_sweep
 from lifecycle.sweeps.points import Point, UnusableMap, build_points
+from lifecycle.sweeps.replicates import replicate_points
 from reconciler.attempt.paths import recorded_attempt_paths
 from reconciler.errors import MissingInput, ReconcilerError
 from reconciler.host import small_files as plain
@@ -64,6 +65,7 @@ def points_of(
         if added := points_added_by_rounds(state, stage.id):
             folders = {key: value for key, value in given.items() if key == "folders"}
             found = build_points({"points": [*(dict(p.values) for p in found), *added], **folders})
+        found = replicate_points(given, found)
     except UnicodeDecodeError as error:
         why = f"{given['file']}: expected UTF-8, found byte {error.start}"
         raise UnfitMap(stage.id, why) from error
@@ -85,10 +87,11 @@ def count_tasks_before_rounds(state: Workflow, stage: Stage) -> list[int]:
     if name is None:
         return []
     _, *others = state.loops[name].rounds
-    count = len(build_points(state.stage(state.loop(name).points).parameters[MAP]))
+    leading = state.stage(state.loop(name).points)
+    count = len(build_points(leading.parameters[MAP]))
     starts = [0]
     for one in others:
-        starts.append(count)
+        starts.append(count * leading.work.replicates)
         count += len(one.points)
     return starts
 
@@ -144,12 +147,8 @@ def list_point_keys(root: Path, state: Workflow, stage: Stage, given: dict[str, 
     try:
         content = read_points_file(root, state, then, anew=False)
         text = None if content is None else content.decode("utf-8-sig")
-        return {
-            point.key
-            for point in build_points(
-                given, text, _read_reused_points(root, state, given, anew=False)
-            )
-        }
+        points = build_points(given, text, _read_reused_points(root, state, given, anew=False))
+        return {point.key for point in replicate_points(given, points)}
     except (Refused, ReconcilerError, UnusableMap, UnicodeDecodeError, OSError):
         return set()
 

@@ -118,7 +118,7 @@ class StageTasks:
         """Return the rows of the table of tasks."""
         from reconciler.sweep.table import rows_of
 
-        return rows_of(self.read())
+        return rows_of(self.stage.id, self.read())
 
     def count(self, *, live: bool) -> dict[str, int] | None:
         """Return the number of tasks by status."""

@@ -5,14 +5,21 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from lifecycle.state.workflow import Stage, Workflow
-from lifecycle.sweeps.definition import task_table_paths
+from lifecycle.sweeps.definition import points_table_path, task_table_paths
+from lifecycle.sweeps.replicates import (
+    REPLICATES,
+    SEED,
+    average_replicates,
+    derive_seed,
+    strip_replicate,
+)
 from reconciler.attempt.file_digests import has_recorded_content
 from reconciler.attempt.markers import move_file_aside
 from reconciler.sweep.map_points import count_tasks_before_rounds
@@ -20,8 +27,8 @@ from reconciler.sweep.tasks import Task, tasks_of
 from service.root.atomic_files import utc_text, write_whole
 
 
-def row_of(task: Task) -> dict[str, Any]:
-    """Return the row of a task in the table, as plain JSON values.
+def _build_row(stage: str, task: Task) -> dict[str, Any]:
+    """Return the row of a task of a stage in the table, as plain JSON values.
 
     Times are in ISO 8601, UTC.
     """
@@ -32,6 +39,7 @@ def row_of(task: Task) -> dict[str, Any]:
     return {
         "key": task.point.key,
         "values": dict(task.point.values),
+        **_build_seed_field(stage, task),
         "state": task.state,
         "attempts": task.begun,
         "attempt": task.attempt,
@@ -49,6 +57,13 @@ def row_of(task: Task) -> dict[str, Any]:
     }
 
 
+def _build_seed_field(stage: str, task: Task) -> dict[str, int]:
+    """Return the seed of a task, by the name of its column. Without replicates, return {}."""
+    if not task.point.is_replicate:
+        return {}
+    return {SEED: derive_seed(stage, task.point.key)}
+
+
 def _format_time(micros: int | None) -> str | None:
     return None if micros is None else utc_text(datetime.fromtimestamp(micros / 1e6, UTC))
 
@@ -63,7 +78,8 @@ def _render_csv(stage: Stage, rows: Sequence[Mapping[str, Any]], *, is_looped: b
     numbers = list(metrics)
     errors = [name for name, metric in metrics.items() if metric.error]
     values = list(rows[0]["values"]) if rows else []
-    about = ["state", "attempts", "exit_code", "seconds", "cpu_seconds", "memory", "folder"]
+    seeds = [SEED] if rows and SEED in rows[0] else []
+    about = [*seeds, "state", "attempts", "exit_code", "seconds", "cpu_seconds", "memory", "folder"]
     first = ["key", *(["round"] if is_looped else [])]
     out = io.StringIO()
     lines = csv.writer(out, lineterminator="\n")
@@ -77,15 +93,15 @@ def _render_csv(stage: Stage, rows: Sequence[Mapping[str, Any]], *, is_looped: b
     return out.getvalue()
 
 
-def rows_of(tasks: Sequence[Task], rounds: Sequence[int] = ()) -> list[dict[str, Any]]:
+def rows_of(stage: str, tasks: Sequence[Task], rounds: Sequence[int] = ()) -> list[dict[str, Any]]:
     """Return the rows of the table for all tasks.
 
     ``rounds`` contains the number of tasks before each round. It is empty for a sweep in no loop.
     """
     if not rounds:
-        return [row_of(task) for task in tasks]
+        return [_build_row(stage, task) for task in tasks]
     return [
-        {**row_of(task), "round": sum(before <= number for before in rounds)}
+        {**_build_row(stage, task), "round": sum(before <= number for before in rounds)}
         for number, task in enumerate(tasks)
     ]
 
@@ -104,10 +120,39 @@ def write_table(
 def _render_table(stage: Stage, tasks: Sequence[Task], rounds: Sequence[int]) -> dict[str, bytes]:
     """Return the content of the table as CSV and as JSON, by the path of the file."""
     as_csv, as_json = task_table_paths(stage.id)
-    rows = rows_of(tasks, rounds)
+    rows = rows_of(stage.id, tasks, rounds)
     document = json.dumps({"stage": stage.id, "tasks": rows}, ensure_ascii=False)
     text = _render_csv(stage, rows, is_looped=bool(rounds))
-    return {as_csv: text.encode(), as_json: document.encode() + b"\n"}
+    found = {as_csv: text.encode(), as_json: document.encode() + b"\n"}
+    if rows and SEED in rows[0]:
+        found[points_table_path(stage.id)] = _render_points_csv(stage, rows).encode()
+    return found
+
+
+def _render_points_csv(stage: Stage, rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return the means of each point's replicates as CSV text, with their standard errors.
+
+    Only finished tasks are used. A point without finished tasks has empty cells.
+    """
+    metrics = stage.work.task_rules.metrics
+    means = {row["key"]: row for row in average_replicates(_select_done_rows(rows))}
+    values = list(strip_replicate(rows[0]["values"]))
+    errors = [f"{name}_error" for name in metrics]
+    out = io.StringIO()
+    lines = csv.writer(out, lineterminator="\n")
+    lines.writerow(["key", *values, REPLICATES, *metrics, *errors])
+    for point in average_replicates(rows):
+        mean = means.get(point["key"], {"metrics": {}, "errors": {}, REPLICATES: 0})
+        cells = [*(point["values"].get(name) for name in values), mean[REPLICATES]]
+        cells += [mean["metrics"].get(name) for name in metrics]
+        cells += [mean["errors"].get(name) for name in metrics]
+        texts = (one if one is None or isinstance(one, str) else json.dumps(one) for one in cells)
+        lines.writerow([point["key"], *texts])
+    return out.getvalue()
+
+
+def _select_done_rows(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    return [row for row in rows if row["state"] == "done"]
 
 
 def restore_tables(

@@ -26,7 +26,7 @@ from lifecycle.sweeps.definition import (
     NO_NUMBER,
     VERDICTS,
     earlier_task_basis,
-    task_table_paths,
+    sweep_table_paths,
 )
 from lifecycle.sweeps.points import Point
 from projections.words.result_origin import count_tasks_by_state as counts_recorded
@@ -60,7 +60,7 @@ def archive_removed_tasks(root: Path, state: Workflow, stage: Stage) -> bool:
     named = {point.folder for point in _points_before_round(state, stage, points, since)}
     gone = sorted({f.name for f in done.iterdir()} - named) if done.is_dir() else []
     moves = [(done / name, kept / DONE / name) for name in gone]
-    tables = [(root / path, kept / Path(path).name) for path in task_table_paths(stage.id)]
+    tables = [(root / path, kept / Path(path).name) for path in sweep_table_paths(stage.id)]
     moves += [(old, new) for old, new in tables if old.exists()]
     if moves:
         label = kept / LABEL

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from lifecycle.payload import models as p
 from lifecycle.state.workflow import Stage, Workflow
@@ -69,22 +70,28 @@ def _find_best_task_numbers(root: Path, state: Workflow, stage: Stage) -> list[p
     wanted = [metric for metric in stage.work.task_metrics.values() if metric.better]
     if not wanted:
         return []
-    from reconciler.sweep.tasks import Task, tasks_of  # only for a sweep
+    from lifecycle.sweeps.replicates import average_replicates
+    from reconciler.sweep.stage_tasks import get_stage_tasks  # only for a sweep
 
-    tasks = [task for task in tasks_of(root, state, stage) if task.state == "done"]
+    rows = get_stage_tasks(root, state, stage).rows()
+    points = average_replicates(row for row in rows if row["state"] == "done")
 
-    def best(metric: Metric) -> Task | None:
+    def best(metric: Metric) -> dict[str, Any] | None:
         choose = min if metric.better == "lower" else max
-        having = [task for task in tasks if metric.name in task.metrics]
-        return choose(having, key=lambda task: task.metrics[metric.name], default=None)
+        having = [point for point in points if metric.name in point["metrics"]]
+        return choose(having, key=lambda point: point["metrics"][metric.name], default=None)
 
     found = [(metric, best(metric)) for metric in wanted]
     tables = stage.work.tables
     table = next((path for path in tables if path in stage.outputs), tables[0])
     return [
         _build_number(
-            metric, task.metrics[metric.name], task.errors.get(metric.name), table, task.point.key
+            metric,
+            point["metrics"][metric.name],
+            point.get("errors", {}).get(metric.name),
+            table,
+            point["key"],
         )
-        for metric, task in found
-        if task is not None
+        for metric, point in found
+        if point is not None
     ]
