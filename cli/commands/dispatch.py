@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from cli.frame.options import Stage, Writes, option
+from cli.frame.options import FirstTasks, Stage, Writes, option
 from cli.frame.workspace import require_work_tree_of_root
 from cli.frame.write_command import run_action_and_print_outcome
 from lifecycle.state.conditions import is_ready_with_earlier_results
+from lifecycle.sweeps.definition import is_sweep
+from service.errors import InvalidOption
 
 if TYPE_CHECKING:
     from reconciler.context import JobContext
@@ -21,6 +23,7 @@ def dispatch(
     options: Writes,
     stage: Stage,
     sync: bool = option("Run the job in the foreground and wait until the job ends."),
+    first: FirstTasks = None,
 ) -> None:
     """Start the job of one stage.
 
@@ -33,6 +36,12 @@ def dispatch(
     require_work_tree_of_root(context)
 
     def act(jobs: JobContext) -> Outcome:
+        if first is not None and not is_sweep(jobs.service.state().stage(stage).parameters):
+            raise InvalidOption(
+                f"the option --first is for sweeps, but the stage {stage} is not a sweep, because "
+                "it has no parameters.map. Run the command again without --first.",
+                stage=stage,
+            )
         outcome: Outcome | None = None
         if is_ready_with_earlier_results(jobs.service.state().stage(stage)):
             from reconciler.verification.reuse import (
@@ -41,7 +50,7 @@ def dispatch(
 
             outcome = reuse_if_configured(jobs, stage, sync=sync, options=options)
         if outcome is None and sync:
-            return dispatch_sync(jobs, stage, options)
-        return outcome or launch(jobs, stage, sync=False, options=options)
+            return dispatch_sync(jobs, stage, options, first_tasks=first)
+        return outcome or launch(jobs, stage, sync=False, options=options, first_tasks=first)
 
     run_action_and_print_outcome(context, options, act)

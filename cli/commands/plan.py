@@ -71,6 +71,11 @@ def check(
     head = f"{plan}: valid plan with {stages}; {_describe_next_step(settings, plan)}"
     told = [f"{id_}: {line}" for id_, of in parameters.items() for line in _format_parameters(of)]
     told += [f"  {name}: {text}" for name, text in words.items()]
+    told += [
+        f"{stage.id}: {start}"
+        for stage in state.stages.values()
+        if (start := stage.work.describe_start())
+    ]
     told += ["advice:", *(f"  {line}" for line in found)] if found else []
     told += [line for one in trials for line in _format_trial(one)]
     Output(settings).result(data, lambda: "\n".join([head, *told]))

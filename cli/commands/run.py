@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cli.frame.exit_codes import NEEDS_PERSON
-from cli.frame.options import Text, Writes, option
+from cli.frame.options import FirstTasks, Text, Writes, option
 from cli.frame.workspace import (
     open_for_reading,
     open_job_runner,
@@ -155,6 +155,7 @@ class LoopOptions:
     max_parallel: int
     report: str | None
     notify: str | None
+    first: int | None
 
     def found_agent(self) -> Agent | None:
         """Return the AI agent program that the caller named, or None if none was named.
@@ -176,6 +177,7 @@ class LoopOptions:
             found += [f"--agent={shlex.join(agent.words)}", f"--agent-time={self.agent_time}"]
             found += [f"--agent-name={agent.name}"]
         found += [f"--notify={self.notify}"] if self.notify is not None else []
+        found += [f"--first={self.first}"] if self.first is not None else []
         return found + ([f"--report={self.report}"] if self.report is not None else [])
 
 
@@ -278,6 +280,7 @@ def run(
     agent_name: Text = option(
         "NAME", "Record the agent's work under this name. Default: the name of the agent program."
     ),
+    first: FirstTasks = None,
     max_parallel: int = option("N", "Run at most N stages at the same time.", min=1, default=1),
     time_limit: TimeLimitOption = None,
     report: ReportOption = None,
@@ -319,7 +322,7 @@ def run(
             "--expected-version or --time-limit. To limit the time of each session, use "
             "--session-seconds. To run one session here, use --attended."
         )
-    given = LoopOptions(agent, agent_time, agent_name, max_parallel, report, notify)
+    given = LoopOptions(agent, agent_time, agent_name, max_parallel, report, notify, first)
     if autonomous:
         bounds = {"max-sessions": max_sessions, "session-seconds": session_seconds}
         limits = {**bounds, "between": between, "rapid": rapid}
@@ -344,7 +347,9 @@ def _run_in_this_process(
         service.log.store.retry_while_unreachable(build_retry_rule(jobs, asked))
         with _add_notices(jobs, given.notify) as told:
             agent, served = given.found_agent(), CHILD in os.environ
-            orders = SessionOptions(agent, given.max_parallel, time_limit, served, given.report)
+            orders = SessionOptions(
+                agent, given.max_parallel, time_limit, served, given.report, given.first
+            )
             ended = drive(told, orders, options, asked)
         # The next actions also depend on the result files, so check these files first.
         known = output.next_actions(

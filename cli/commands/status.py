@@ -121,7 +121,7 @@ def status(
         workflow.output.result(
             found.data,
             lambda: _prepend_runner_state(
-                _format_status(state, found.notices, workflow.output, found.tasks, seen), found.data
+                _format_status(state, found, workflow.output), found.data
             ),
             state=state,
             seen=seen,
@@ -135,6 +135,7 @@ class StatusAnswer(NamedTuple):
     notices: list[str]
     state: Workflow
     tasks: dict[str, dict[str, int]]
+    starts: dict[str, str]
     seen: FileCheckResult | None
 
 
@@ -160,6 +161,7 @@ def status_of(workflow: OpenedWorkflow, view: Moment | None = None) -> StatusAns
         scripts = [f"{one.subject}: {one.text}" for one in answered if one.agreed is None]
     stands = list_attention_items(state, seen)
     told = _count_tasks(workflow, state, live=is_now)
+    starts = _describe_starts(workflow, state, told) if is_now else {}
     journal = journal_of(workflow.root)
     original = describe_copy_source(workflow.root)
     marks = [str(one) for one in seen.log] if seen is not None else []
@@ -175,7 +177,10 @@ def status_of(workflow: OpenedWorkflow, view: Moment | None = None) -> StatusAns
         "purpose": state.purpose,
         "results": [one.to_dict() for one in list_named_results(state, seen)],
         "workflow_version": state.version,
-        "stages": [_summarise_stage(state, one, told.get(one.id)) for one in state.stages.values()],
+        "stages": [
+            _summarise_stage(state, one, told.get(one.id), starts.get(one.id))
+            for one in state.stages.values()
+        ],
         "pending_amendments": [a.id for a in state.pending_amendments],
         "copy_of": original,
         "files": files,
@@ -195,7 +200,7 @@ def status_of(workflow: OpenedWorkflow, view: Moment | None = None) -> StatusAns
         "journal": journal._asdict() if journal else None,
         **({"runner": {**runner.to_dict(), "text": str(runner)}} if runner is not None else {}),
     }
-    return StatusAnswer(data, notices, state, told, seen)
+    return StatusAnswer(data, notices, state, told, starts, seen)
 
 
 def _last_runner(root: Root) -> RunnerProcess | None:
@@ -211,7 +216,7 @@ def _last_runner(root: Root) -> RunnerProcess | None:
 
 
 def _summarise_stage(
-    state: Workflow, stage: StageState, tasks: dict[str, int] | None
+    state: Workflow, stage: StageState, tasks: dict[str, int] | None, start: str | None
 ) -> dict[str, Any]:
     unmet = list(state.unmet_dependencies(stage)) if stage.status in _NOT_BEGUN else []
     return {
@@ -226,6 +231,7 @@ def _summarise_stage(
         "completed_at": stage.completed_at,
         **({"waits_for": unmet} if unmet else {}),
         **({"tasks": tasks} if tasks else {}),
+        **({"start": start} if start else {}),
     }
 
 
@@ -244,13 +250,22 @@ def _count_tasks(
     return {id_: counts for id_, counts in found.items() if counts is not None}
 
 
-def _format_status(
-    state: Workflow,
-    notices: list[str],
-    output: Output,
-    told: dict[str, dict[str, int]],
-    seen: FileCheckResult | None,
-) -> str:
+def _describe_starts(
+    workflow: OpenedWorkflow, state: Workflow, told: dict[str, dict[str, int]]
+) -> dict[str, str]:
+    """Return a sentence for each sweep whose first tasks must succeed before the others start."""
+    from reconciler.sweep.stage_tasks import get_stage_tasks
+
+    root = workflow.root.path
+    each = (
+        (id_, get_stage_tasks(root, state, stage).describe_start(told.get(id_)))
+        for id_, stage in state.stages.items()
+    )
+    return {id_: start for id_, start in each if start is not None}
+
+
+def _format_status(state: Workflow, answer: StatusAnswer, output: Output) -> str:
+    notices, told, seen = answer.notices, answer.tasks, answer.seen
     found = [
         clip_text(str(one), _WIDE)
         for one in list_named_results(state, seen)
@@ -265,6 +280,7 @@ def _format_status(
     ]
     lines += [clip_text(state.purpose, _WIDE)] if state.purpose else []
     lines += _format_stages(state, output, told, seen.gone if seen is not None else {})
+    lines += _limit_lines((f"{id_}: {start}" for id_, start in answer.starts.items()), 2)
     lines += [] if state.is_finished else _limit_lines((f"so far: {one}" for one in found), 3)
     agreed = (
         f"{', '.join(_limit_lines(ids, 4))} {how}" for how, ids in group_decisions(state).items()

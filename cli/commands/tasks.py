@@ -52,6 +52,7 @@ def tasks(
     A sweep is a stage that runs its command once for each set of parameter values. Each of these
     runs is a task. The list shows the status, values, times and numbers of each task.
     """
+    from reconciler.sweep.stage_tasks import get_stage_tasks
     from reconciler.sweep.tasks import count_by_state
 
     with open_for_reading(context) as workflow:
@@ -64,10 +65,14 @@ def tasks(
             return
         counts = count_by_state(found)
         data = {"stage": stage, "total": len(found), "counts": counts, "chosen": len(chosen)}
+        state = workflow.state()
+        tasks_of_stage = get_stage_tasks(workflow.root.path, state, state.stage(stage))
+        start = tasks_of_stage.describe_start(counts)
+        data |= {"start": start} if start else {}
         workflow.output.result(
             {**data, "tasks": shown},
-            lambda: _format_tasks(workflow, stage, counts, shown, len(chosen) - len(shown)),
-            state=workflow.state(),
+            lambda: _format_tasks(workflow, stage, counts, start, shown, len(chosen) - len(shown)),
+            state=state,
         )
 
 
@@ -248,6 +253,7 @@ def _format_tasks(
     workflow: OpenedWorkflow,
     stage: str,
     counts: dict[str, int],
+    start: str | None,
     shown: list[dict[str, Any]],
     more: int,
 ) -> str:
@@ -260,7 +266,8 @@ def _format_tasks(
         | {"why": row["why"], "folder": row["folder"]}
         for row in shown
     ]
-    lines = [f"{stage}: {format_task_progress(counts)}", _format_rows(workflow, rows)]
+    lines = [f"{stage}: {format_task_progress(counts)}", *([start] if start else [])]
+    lines.append(_format_rows(workflow, rows))
     warning = describe_identical_replicates(stage, shown)
     lines += [] if warning is None else [warning]
     return "\n".join([*lines, *([f"and {more:,} more (-n 0 lists all)"] if more else [])])

@@ -104,6 +104,7 @@ def format_forecast(sight: ApprovalForecast) -> list[str]:
             f"Tasks of {one.stage}: {one.kept:,} kept, {judged}{one.computed:,} computed"
             f"{time}{aside}"
         )
+    lines += [f"Start of {stage}: {start}" for stage, start in sight.first_tasks.items()]
     lines += [line for one in sight.loops for line in _format_loop_forecast(one)]
     return [*lines, *(f"Less work: {way}" for way in sight.cheaper)]
 

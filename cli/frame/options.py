@@ -67,6 +67,15 @@ AgreeingKey = Annotated[
         "of a key in ssh-agent.",
     ),
 ]
+FirstTasks = Annotated[
+    int | None,
+    option(
+        "--first",
+        "N",
+        "Run N tasks of a sweep first, and start the others only when these N have succeeded.",
+        min=1,
+    ),
+]
 DryRun = Annotated[
     bool, option("--dry-run", "Show what the command would change, without changing anything.")
 ]

@@ -165,7 +165,9 @@ def _check_start(log: CheckedWorkflow, event: Data) -> None:
     if lost is not None:
         before = _require_running_attempt(stage, lost)
         require_promise(
-            before.action == "lost", "attempt fencing", f"{lost} was not recorded as lost"
+            before.action in ("lost", "continue"),
+            "attempt fencing",
+            f"{lost} was not recorded as lost",
         )
         alike = data["diagnostic"] == before.diagnostic
         require_promise(

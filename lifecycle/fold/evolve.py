@@ -18,7 +18,7 @@ from lifecycle.state.conditions import (
 )
 from lifecycle.state.status import ACTIVE, Status
 from lifecycle.state.workflow import PLAN, PLAN_CHANGE, Amendment, Drift, Session, Stage, Workflow
-from lifecycle.sweeps.definition import HOW_RUN
+from lifecycle.sweeps.definition import HOW_RUN, MAP, is_only_first_changed
 from lifecycle.sweeps.work import build_work
 from lifecycle.words.document import (
     DEFINITIONAL,
@@ -320,9 +320,9 @@ def is_only_result_check_changed(draft: Workflow, amendment: Amendment) -> bool:
     if amendment.kind not in _CHANGES or amendment.stage not in draft.stages:
         return False
     aside = draft.stages[amendment.stage].work.verdict_parameters
-    return (
-        set(amendment.changes) <= _AMONG and set(amendment.changes.get("parameters", {})) <= aside
-    )
+    changes = amendment.changes.get("parameters", {})
+    changed = {n for n in changes if n != MAP or not is_only_first_changed(changes[n])}
+    return set(amendment.changes) <= _AMONG and changed <= aside
 
 
 def is_only_recheck_needed(draft: Workflow, amendment: Amendment, id_: str) -> bool:
@@ -461,7 +461,7 @@ E = TypeVar("E", bound=Event)
 Apply = Callable[[Workflow, Event], None]
 
 #: Version of the fold. A cached state from another version of the fold is not used.
-REDUCER = 43
+REDUCER = 44
 
 
 def evolve(

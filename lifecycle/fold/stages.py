@@ -56,7 +56,8 @@ def _fold_attempt_started(draft: Workflow, stage: Stage, event: Event) -> None:
     """Add an attempt that is about to be launched, and describe it in ``running_process``."""
     data = event.data
     if stage.attempts and stage.attempts[-1].is_open:
-        _end_attempt(stage.attempts[-1], event, "lost")
+        computed = stage.attempts[-1].action == "continue"
+        _end_attempt(stage.attempts[-1], event, "computed" if computed else "lost")
     if stage.keep_as is not None and not stage.keeps_tasks:
         stage.kept_tasks = []
     stage.keep_as, stage.keeps_tasks = None, False

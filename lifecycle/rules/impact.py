@@ -342,6 +342,8 @@ class ApprovalForecast:
     #: Input files that changed since the newest attempt, by stage. All tasks of such a stage become
     #: invalid.
     changed_inputs: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    #: Sentence on the tasks that must succeed before the others start, by stage.
+    first_tasks: Mapping[str, str] = field(default_factory=dict)
     #: Suggestions of other changes that keep more results, one sentence each.
     cheaper: tuple[str, ...] = ()
 
@@ -356,6 +358,7 @@ class ApprovalForecast:
             "changed_inputs": {id_: list(paths) for id_, paths in self.changed_inputs.items()},
             "tasks": {one.stage: one.to_dict() for one in self.tasks},
             "loops": {one.loop: one.to_dict() for one in self.loops},
+            **({"first_tasks": dict(self.first_tasks)} if self.first_tasks else {}),
         }
 
 
@@ -398,8 +401,25 @@ def forecast_approval(
         tasks=tasks,
         changed_inputs=others,
         loops=tuple(forecast_loops(state, changed, amendment, impact.affected)),
+        first_tasks=dict(_describe_first_tasks(changed, again, tasks)),
         cheaper=tuple(_suggest_alternatives(state, amendment, impact, blocked)),
     )
+
+
+def _describe_first_tasks(
+    changed: Workflow, again: Collection[str], tasks: Sequence[TaskForecast]
+) -> Iterator[tuple[str, str]]:
+    """Yield a sentence on the first tasks of each sweep that computes tasks, after its id.
+
+    ``again`` are the stages that compute all their tasks.
+    """
+    known = {one.stage: (one.kept + one.judged, one.computed) for one in tasks}
+    for id_ in changed.stages:
+        if id_ in again or known.get(id_, (0, 0))[1]:
+            kept, computed = known.get(id_, (0, 0))
+            start = changed.stages[id_].work.describe_start(kept, kept + computed)
+            if start is not None:
+                yield id_, start
 
 
 def find_partly_recomputed_sweeps(

@@ -161,6 +161,8 @@ def _require_replaceable_attempt(stage: Stage, lost: str) -> None:
     attempt = stage.open_attempt
     if attempt is None or attempt.id != lost or stage.status is Status.POST_PROCESSING:
         raise _attempt_mismatch(stage, attempt, lost, "not to be recovered")
+    if attempt.action == "continue":  # it computed the first tasks of a sweep
+        return
     if attempt.action != "lost":
         why = f"wfctl observed the attempt as {attempt.verdict}, not as lost"
         raise _attempt_mismatch(stage, attempt, lost, why)

@@ -9,6 +9,7 @@ from typing import Any
 
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Attempt, Stage, Workflow
+from lifecycle.sweeps.definition import remove_first_field
 from lifecycle.words.environments import merge_environments
 
 #: Parameters that influence the results only in part. Only the relevant part is included in the
@@ -30,7 +31,7 @@ def compute_basis_digest(state: Workflow, stage: Stage) -> str:
 
     It is the SHA-256 (in hex) of the command, parameters, inputs, outputs and software settings.
     """
-    profile, parameters = state.profile(stage), stage.parameters
+    profile, parameters = state.profile(stage), remove_first_field(stage.parameters)
     aside = stage.work.ignored_parameters | _IN_PART
     resources = _resources(state, stage)
     known = {

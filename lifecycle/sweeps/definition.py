@@ -44,7 +44,11 @@ OF_ANY = frozenset(
 HOW_RUN = frozenset({"at_once", "resource_overrides", TIME_LIMIT})
 #: Default number of tasks that run at the same time.
 AT_ONCE = 8
-_OPTIONS = frozenset({*WAYS, "sha256", "order", "folders", REPLICATES})
+#: Field of a map: the number of tasks that must succeed before the other tasks start.
+FIRST = "first"
+#: Maximum number of points of a sweep, and therefore of its first tasks.
+_MAX_FIRST = 100_000
+_OPTIONS = frozenset({*WAYS, "sha256", "order", "folders", FIRST, REPLICATES})
 #: Parameters that are not allowed in a sweep.
 _PLAIN_STAGE_PARAMETERS = ("backward_files", "carry")
 #: Further columns of the task table of a sweep. A metric cannot have one of these names.
@@ -55,6 +59,7 @@ _HEX = frozenset("0123456789abcdef")
 class TaskRules(NamedTuple):
     """The rules for the tasks of a sweep: outputs, checks and limits.
 
+    ``first`` is the number of tasks that must succeed before the other tasks start.
     The paths of outputs and metrics are relative to the folder of a task.
     """
 
@@ -63,6 +68,7 @@ class TaskRules(NamedTuple):
     retries: int = 0
     tolerate: float = 0.0
     at_once: int = 1
+    first: int = 0
     metrics: Mapping[str, Metric] = MappingProxyType({})
 
 
@@ -79,6 +85,39 @@ def earlier_task_basis(parameters: Mapping[str, Any]) -> dict[str, Any]:
     aside = {MAP, "verify", VERIFY_PARAMETERS, "expected_seconds", "resource_overrides", *OF_SWEEP}
     aside -= {"task_outputs", "task_verify"}
     return {name: value for name, value in parameters.items() if name not in aside}
+
+
+def remove_first_field(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters of a stage without the field ``first`` of its map.
+
+    This field decides only when the tasks start, so it does not influence any result.
+    """
+    given = parameters.get(MAP)
+    if not isinstance(given, dict) or FIRST not in given:
+        return dict(parameters)
+    return {**parameters, MAP: {name: given[name] for name in given if name != FIRST}}
+
+
+def is_only_first_changed(change: Mapping[str, Any]) -> bool:
+    """Return whether the change of a map, from ``old`` to ``new``, affects only ``first``."""
+    before, after = (remove_first_field({MAP: change.get(name)}) for name in ("old", "new"))
+    return is_sweep(before) and before == after
+
+
+def describe_first_tasks(first: int, others: int | None) -> str:
+    """Return a sentence about a sweep whose first tasks have not succeeded yet.
+
+    ``others`` is the number of the other tasks, or None if it is not known.
+    """
+    if others is None:
+        rest = "the other tasks start"
+    elif others < 1:
+        return "every task must succeed, because all of them are first tasks"
+    else:
+        rest = "1 task starts" if others == 1 else f"{others:,} tasks start"
+    if first == 1:
+        return f"1 task first; {rest} when it has succeeded"
+    return f"{first:,} tasks first; {rest} when they have succeeded"
 
 
 def task_table_paths(stage: str) -> tuple[str, str]:
@@ -147,7 +186,13 @@ def _find_map_field_problems(given: Mapping[str, Any]) -> Iterator[str]:
     problem = find_replicates_problem(given)
     if problem is not None:
         yield problem
+    yield from (f"parameters.map.{line}" for line in _find_first_problems(given))
     yield from _find_file_problems(given)
+
+
+def _find_first_problems(given: Mapping[str, Any]) -> Iterator[str]:
+    found = _find_whole_number_problem(given, FIRST, 1, _MAX_FIRST)
+    yield from (line.removeprefix("parameters.") for line in found)
 
 
 def _find_file_problems(given: Mapping[str, Any]) -> Iterator[str]:

@@ -14,11 +14,13 @@ from lifecycle.sweeps import definition
 from lifecycle.sweeps.definition import (
     AT_ONCE,
     DONE,
+    FIRST,
     MAP,
     OF_ANY,
     OF_SWEEP,
     VERIFY_PARAMETERS,
     TaskRules,
+    describe_first_tasks,
     is_sweep,
     points_table_path,
     task_table_paths,
@@ -139,6 +141,10 @@ class PlainWork:
         """Return the points that the plan itself lists. An ordinary stage has none."""
         return ()
 
+    def describe_start(self, done: int = 0, total: int = 0) -> str | None:
+        """Return a sentence on the tasks that start first, or None. An ordinary stage has none."""
+        return None
+
     def value_names(self) -> set[str] | None:
         """Return the names of a point's values, or None if the plan does not list the points."""
         return set()
@@ -210,6 +216,7 @@ class MappedWork:
             retries=self.parameters.get("task_retries") or 0,
             tolerate=self.parameters.get("tolerate") or 0.0,
             at_once=self.parameters.get("at_once") or AT_ONCE,
+            first=self.parameters[MAP].get(FIRST) or 0,
             metrics=self.task_metrics,
         )
 
@@ -298,6 +305,25 @@ class MappedWork:
         from lifecycle.sweeps.points import build_points  # imports readers of files
 
         return build_points(given)
+
+    def describe_start(self, done: int = 0, total: int = 0) -> str | None:
+        """Return a sentence on the tasks that must succeed first, or None if all tasks may start.
+
+        ``done`` tasks of ``total`` are done. If ``total`` is 0, the points of the plan are counted.
+        """
+        first = self.task_rules.first - done
+        if first < 1:
+            return None
+        total = total or self._count_listed_points()
+        return describe_first_tasks(first, total - done - first if total else None)
+
+    def _count_listed_points(self) -> int:
+        from lifecycle.sweeps.points import UnusableMap  # imports readers of files
+
+        try:
+            return len(self.listed_points())
+        except UnusableMap:
+            return 0
 
     def value_names(self) -> set[str] | None:
         """Return the names of a point's values, or None if the plan does not list valid points."""

@@ -47,13 +47,14 @@ class StageResult:
                 self.ran_with[str(data["attempt"])] = dict(stage.parameters)
             case "stage.computed" if id_ is not None:
                 self.versions[id_] = (data.get("facts") or {}).get("environment") or {}
-        if event.type in _TROUBLES:
+        is_replaced = any(
+            one.id == data.get("recovers") and one.outcome == "lost" for one in stage.attempts
+        )
+        if event.type in _TROUBLES and (event.type != "attempt.started" or is_replaced):
             self._take_in_trouble(event)
 
     def _take_in_trouble(self, event: RecordedEvent) -> None:
         data = event.data
-        if event.type == "attempt.started" and not data.get("recovers"):
-            return
         kind, text = _TROUBLES[event.type]
         paths = ", ".join(
             f"{one['path']}, {how}"

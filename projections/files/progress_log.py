@@ -186,9 +186,12 @@ def _build_status_formatter(status: str, *reasons: str) -> Message:
 def _attempt_started(data: dict[str, Any], state: Workflow) -> str | None:
     said = []
     if data.get("recovers") is not None:
+        before = next(a for a in state.stages[data["stage"]].attempts if a.id == data["recovers"])
         said.append(
-            f"{data['recovers']} was lost; {data['attempt']} takes its place "
-            "(not counted as a retry)"
+            f"{data['attempt']} computes the other tasks, because the first tasks of {before.id} "
+            "succeeded"
+            if before.action == "continue"
+            else f"{before.id} was lost; {data['attempt']} takes its place (not counted as a retry)"
         )
     if data.get("carried"):
         names = _join_names([one["path"] for one in data["carried"]])

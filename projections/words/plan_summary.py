@@ -50,6 +50,8 @@ def _describe_stage(state: Workflow, stage: Stage) -> Iterator[str]:
     for name, value in {**stage.parameters, **given}.items():
         if value not in ([], None):
             yield f"  {name}: {value if isinstance(value, str) else _format_shortened_json(value)}"
+    if start := stage.work.describe_start():
+        yield f"  start: {start}"
     if stage.success_criteria:
         yield f"  success criteria: {stage.success_criteria}"
 

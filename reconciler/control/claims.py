@@ -21,7 +21,7 @@ from reconciler.control.stop_jobs import Uphold
 #: Actions which mean that a part of the attempt is still running.
 _ALIVE = frozenset({Action.WAIT, Action.ATTACH})
 #: Actions which mean that the computation has not completed successfully.
-_NOT_COMPUTED = _ALIVE | {Action.LAUNCH, Action.FAILED, Action.LOST}
+_NOT_COMPUTED = _ALIVE | {Action.LAUNCH, Action.FAILED, Action.LOST, Action.CONTINUE}
 
 
 class ClaimDenied(TemplatedError, Refused):

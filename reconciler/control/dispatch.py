@@ -77,12 +77,20 @@ class NoDiagnosticRun(TemplatedError, Refused):
 
 
 def dispatch_stage(
-    jobs: JobContext, id_: str, *, sync: bool, options: WriteOptions, diagnostic: bool = False
+    jobs: JobContext,
+    id_: str,
+    *,
+    sync: bool,
+    options: WriteOptions,
+    diagnostic: bool = False,
+    first_tasks: int | None = None,
 ) -> Outcome:
     """Launch an attempt of the stage, and return the outcome of recording it.
 
     With ``sync``, the caller waits for the end of the attempt. A ``diagnostic`` attempt of a failed
-    stage counts as a retry, downloads only the log and err files, and always ends as failed.
+    stage counts as a retry, downloads only the log and err files, and always ends as failed. In a
+    sweep, ``first_tasks`` tasks must succeed before the others start, even if the plan does not
+    require this.
 
     No process starts before the event `attempt.started` is recorded, so that no attempt is lost
     after a crash. Raises the error of a violated rule, or an error of the job runner.
@@ -105,6 +113,7 @@ def dispatch_stage(
         jobs.say(processes.MISSING)
         mode = Mode.SETSID
     content = {"dispatch": id_, "sync": sync} | ({"diagnostic": True} if diagnostic else {})
+    content |= {} if first_tasks is None else {"first": first_tasks}
     options = options._replace(content=content)
     warn_of_recomputation(jobs, state, stage)
     if options.dry_run:
@@ -116,11 +125,16 @@ def dispatch_stage(
     check_no_undecided_edits(jobs.service, id_)
     stop_marked_attempts(jobs)
     with jobs.lock_stage(id_):
-        return _start_next_attempt(jobs, id_, mode, options, diagnostic)
+        return _start_next_attempt(jobs, id_, mode, options, diagnostic, first_tasks)
 
 
 def _start_next_attempt(
-    jobs: JobContext, id_: str, mode: Mode, options: WriteOptions, diagnostic: bool
+    jobs: JobContext,
+    id_: str,
+    mode: Mode,
+    options: WriteOptions,
+    diagnostic: bool,
+    first_tasks: int | None,
 ) -> Outcome:
     first = jobs.service.first_answer(options)
     if first is not None:
@@ -138,7 +152,9 @@ def _start_next_attempt(
     kept = move_old_outputs_aside(jobs, state, stage)
     attempt = plan_next_attempt(jobs, state, stage, diagnostic)
     try:
-        command = prepare_attempt(jobs, state, stage, attempt, mode, diagnostic=diagnostic)
+        command = prepare_attempt(
+            jobs, state, stage, attempt, mode, diagnostic=diagnostic, first_tasks=first_tasks
+        )
     except NeedsConsent as refusal:
         jobs.service.writer.record_refusal([asked], refusal)
         raise
@@ -229,6 +245,7 @@ def prepare_attempt(
     mode: Mode,
     recovers: str | None = None,
     diagnostic: bool = False,
+    first_tasks: int | None = None,
 ) -> p.AttemptStarted:
     """Prepare an attempt: write and check its submission.
 
@@ -247,7 +264,7 @@ def prepare_attempt(
     given = build_attempt_submission(jobs.root, state, stage, given)
     try:
         tasks = get_stage_tasks(jobs.root, state, stage)
-        given, count = tasks.assign(attempt, given, inputs, recovers)
+        given, count = tasks.assign(attempt, given, inputs, recovers, first_tasks)
         if carried is not None:
             given = carried_files.add_carried_files(given, attempt, carried)
         # The points were read already, so the modules that the tasks can import are known and can

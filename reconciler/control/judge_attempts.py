@@ -260,6 +260,7 @@ def _describe_steps(stage: Stage, evidence: Evidence, found: Verdict) -> Iterato
         Action.LOST: again
         if can_replace_lost_attempt(stage)
         else "record that the attempt failed: lost twice",
+        Action.CONTINUE: "start a new attempt with the other tasks, not counted as a retry",
         Action.UNKNOWN: "change nothing and check again later",
     }
     if is_launch_unrecorded(stage, evidence, found):

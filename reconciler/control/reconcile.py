@@ -152,9 +152,19 @@ def _starts_process(stage: Stage, finding: AttemptFinding) -> bool:
     action = finding.verdict.action
     return (
         action in (Action.ATTACH, Action.LAUNCH)
-        or (action is Action.LOST and can_replace_lost_attempt(stage))
+        or _starts_next_attempt(stage, finding)
         or finding.verdict.is_derived_from_tasks
     )
+
+
+def _starts_next_attempt(stage: Stage, finding: AttemptFinding) -> bool:
+    """Return whether another attempt takes the place of this attempt, without counting as a retry.
+
+    Either this attempt was lost, or it computed the first tasks of a sweep.
+    """
+    action = finding.verdict.action
+    is_replaced = action is Action.LOST and can_replace_lost_attempt(stage)
+    return action is Action.CONTINUE or is_replaced
 
 
 def _settle_attempt(jobs: JobContext, finding: AttemptFinding) -> AttemptFinding | None:
@@ -206,9 +216,7 @@ def _postpone_forbidden_start(
     The changed finding contains the reason, and the reason is printed as a warning.
     """
     action = now.verdict.action
-    if action is not Action.LAUNCH and not (
-        action is Action.LOST and can_replace_lost_attempt(stage)
-    ):
+    if action is not Action.LAUNCH and not _starts_next_attempt(stage, now):
         return now
     try:
         check_files_before_start(jobs, state, stage, again=True)
@@ -247,7 +255,7 @@ def _carry_out(jobs: JobContext, state: Workflow, stage: Stage, finding: Attempt
     if found.action is Action.ATTACH:
         record_orphaned_jobs(attempt, finding.evidence)
     jobs.record_each(*_build_commands(jobs, state, finding))
-    if found.action is Action.LOST and can_replace_lost_attempt(stage):
+    if _starts_next_attempt(stage, finding):
         _replace_lost_attempt(jobs, state, stage)
     if found.action not in (Action.ATTACH, Action.LAUNCH):
         return
@@ -313,10 +321,10 @@ def _build_commands(
         news.append(
             _build_missing_launch_command(attempt, recorded, evidence, jobs.runner.facts(attempt))
         )
-    if action in (Action.SUCCEEDED, Action.FAILED, Action.LOST):
+    if found.is_over:
         # Do not download leftover files if the next attempt of the stage would immediately move
         # them aside, or if the run was only a diagnostic one.
-        stays = (action is Action.LOST and can_replace_lost_attempt(stage)) or recorded.diagnostic
+        stays = _starts_next_attempt(stage, finding) or recorded.diagnostic
         # Leftover files are recorded before the end of the attempt, because they may become outputs
         # of the ended attempt.
         news += collect_leftovers(state, stage, attempt, bring=not stays)
@@ -539,10 +547,17 @@ def settle_and_is_waiting_useless(jobs: JobContext, id_: str) -> bool:
 
 
 def dispatch_sync(
-    jobs: JobContext, id_: str, options: WriteOptions, *, diagnostic: bool = False
+    jobs: JobContext,
+    id_: str,
+    options: WriteOptions,
+    *,
+    diagnostic: bool = False,
+    first_tasks: int | None = None,
 ) -> Outcome:
     """Launch an attempt of the stage, wait until it ends, and record its end."""
-    outcome = dispatch_stage(jobs, id_, sync=True, options=options, diagnostic=diagnostic)
+    outcome = dispatch_stage(
+        jobs, id_, sync=True, options=options, diagnostic=diagnostic, first_tasks=first_tasks
+    )
     if options.dry_run or outcome.repeated:
         return outcome
     wait_and_record_ends(jobs, [id_])

@@ -585,7 +585,11 @@ class WorkflowLoop:
             if reuse_if_configured(self.jobs, stage.id) is not None:
                 return
         dispatch_stage(
-            self.jobs, stage.id, sync=is_foreground_stage(state, stage), options=WriteOptions()
+            self.jobs,
+            stage.id,
+            sync=is_foreground_stage(state, stage),
+            options=WriteOptions(),
+            first_tasks=self.orders.first_tasks,
         )
 
     def _compute_by_agent(self, state: Workflow, stage: Stage) -> None:

@@ -24,10 +24,11 @@ from lifecycle.sweeps.replicates import SEED_VARIABLE, derive_seed
 from lifecycle.sweeps.variables import PREFIX, verify_variables
 from reconciler.attempt.file_digests import digests, has_recorded_content
 from reconciler.attempt.markers import make_folders
-from reconciler.attempt.paths import AttemptPaths, ScriptEnd
+from reconciler.attempt.paths import AttemptPaths, ScriptEnd, recorded_attempt_paths
 from reconciler.errors import UnusableSubmission
 from reconciler.submission.job_guard import AWAITING, LIMIT, USED, build_time_limit_line
 from reconciler.submission.transferred_files import READ, TASKS, TASKS_ROOT, VOUCHED
+from reconciler.sweep.first_tasks import FIRST_KEYS, choose_first_tasks, read_first_tasks
 from reconciler.sweep.judge_tasks import find_tasks_to_judge
 from reconciler.sweep.map_points import digest_points, points_of, read_points_file
 from reconciler.sweep.tasks import (
@@ -65,12 +66,14 @@ def write_task_assignment(
     given: Mapping[str, Any],
     inputs: Sequence[p.FileDigest],
     recovers: str | None,
+    first: int | None,
 ) -> dict[str, Any]:
     """Write the tasks of an attempt into its folder, and return their submission.
 
     A task that an earlier attempt finished with the same definition and inputs does not run again.
     The folders of all other tasks are moved aside, because later stages read every folder that
-    exists. Raises UnusableSubmission, or any error of `points_of`.
+    exists. ``first`` is the number of tasks that must succeed before the others start, if it is
+    larger than the number in the plan. Raises UnusableSubmission, or any error of `points_of`.
     """
     command = _get_command(given)
     every = points_of(root, state, stage, anew=True)
@@ -78,7 +81,14 @@ def write_task_assignment(
     basis = _compute_basis(root, state, stage, given, inputs, every)
     known = [_reset_if_changed(root, task) for task in tasks_of(root, state, stage, basis)]
     what = stage.work.task_rules
-    todo = {task.point.key: task for task in _select_tasks(root, state, stage, known, recovers)}
+    selected = _select_tasks(root, state, stage, known, recovers)
+    number = max(first or 0, what.first)
+    first_keys = _choose_first_tasks(root, state, stage, known, selected, number, recovers, basis)
+    todo = {
+        task.point.key: task
+        for task in selected
+        if not first_keys or task.to_judge or task.point.key in first_keys
+    }
     move_unfinished_tasks_aside(root, stage, {one.point.folder for one in known if one.is_kept})
     make_folders(attempt, attempt.tasks, *(attempt.tasks / name for name in _WORKER_FOLDERS))
     if file is not None:
@@ -110,6 +120,7 @@ def write_task_assignment(
     for name, text in files.items():
         (attempt.tasks / name).write_text(text, encoding="utf-8")
     description = _build_tasks_description(stage, basis, every)
+    description |= {FIRST_KEYS: first_keys} if first_keys else {}
     write_whole(attempt.task_head, json.dumps(description).encode() + b"\n")
     (root / stage.id / DONE).mkdir(exist_ok=True)
     # Each job runs one worker. Start one worker for each group of tasks, up to the allowed number
@@ -159,6 +170,31 @@ def _select_tasks(
         return (recovers is not None or task.point.key in left) and task.is_out_of_retries(retries)
 
     return [one for one in known if one.state != "done" and not stays(one)]
+
+
+def _choose_first_tasks(
+    root: Path,
+    state: Workflow,
+    stage: Stage,
+    known: Sequence[Task],
+    selected: Sequence[Task],
+    number: int,
+    recovers: str | None,
+    basis: Basis,
+) -> list[str]:
+    """Return the keys of the first tasks, or [] if all tasks may start.
+
+    An attempt that replaces another one has the same first tasks. Tasks that cannot run are chosen
+    last: those that are not in ``selected``, and those whose partner task has no result.
+    """
+    earlier: list[str] = []
+    if recovers is not None:
+        recovered = stage.attempts[-1]
+        earlier = read_first_tasks(recorded_attempt_paths(root, state.id, stage.id, recovered))
+    may_run = {task.point.key for task in selected}
+    last = {task.point.key for task in known} - may_run
+    last |= {key for key, result in basis.partners.items() if not result}
+    return choose_first_tasks(known, number, earlier, last)
 
 
 def _build_verification_script(stage: Stage) -> str:

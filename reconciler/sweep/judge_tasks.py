@@ -36,6 +36,7 @@ from reconciler.records import traces
 from reconciler.records.numbers import read_metric
 from reconciler.sweep import table
 from reconciler.sweep.download_task_results import download_task_results
+from reconciler.sweep.first_tasks import read_first_tasks
 from reconciler.sweep.map_points import count_tasks_before_rounds, digest_points
 from reconciler.sweep.tasks import (
     Task,
@@ -168,18 +169,31 @@ def _count_tasks(state: Workflow, stage: Stage, attempt: AttemptPaths) -> TaskCo
     tasks = [_close_task(task, known) for task in tasks_of(attempt.root, state, stage)]
     judged_ = [task for task in tasks if task.point.folder not in untold]
     spent = [task for task in judged_ if task.is_out_of_retries(what.retries)]
+    failed = {task.point.key for task in spent}
+    undone = [t for t in judged_ if t.state != "done" and t.point.key not in failed]
+    first = {*read_first_tasks(attempt)} & {task.point.key for task in tasks}
+    others = [t for t in undone if first and t.point.key not in first and not t.to_judge]
     return TaskCounts(
         total=len(tasks),
         done=sum(task.state == "done" for task in tasks),
-        left=sum(task.state != "done" for task in judged_) - len(spent),
+        left=len(undone) - len(others),
         failed=len(spent),
         untold=len(untold),
         tolerated=what.tolerate * len(tasks),
+        first=len(first),
+        first_failed=_name_failed_first_tasks(len(first), len(first & failed)),
+        others=len(others),
         why_failed=_describe_failures(spent) if spent else "",
         why_untold=_describe_unjudged_tasks(len(untold), next(iter(untold.values()))[1])
         if untold
         else "",
     )
+
+
+def _name_failed_first_tasks(first: int, failed: int) -> str:
+    if failed == 0:
+        return ""
+    return "the first task" if first == 1 else f"{failed:,} of the {first:,} first tasks"
 
 
 def _describe_unjudged_tasks(count: int, place: Path) -> str:

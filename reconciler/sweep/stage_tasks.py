@@ -6,7 +6,7 @@ distinguish them. The modules that read tasks are slow to import, and are import
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -54,6 +54,13 @@ class NoTasks:
         """
         return None
 
+    def describe_start(self, counts: Mapping[str, int] | None) -> str | None:
+        """Return a sentence on the tasks that must succeed first, or None if all may start.
+
+        ``counts`` is the result of `count`.
+        """
+        return None
+
     def check_points(self) -> None:
         """Check the points of a sweep: raise the error that a new attempt would raise for them."""
 
@@ -63,6 +70,7 @@ class NoTasks:
         given: dict[str, Any],
         inputs: Sequence[p.FileDigest],
         recovers: str | None,
+        first: int | None,
     ) -> tuple[dict[str, Any], int | None]:
         """Write the tasks of a new attempt into its folder.
 
@@ -126,6 +134,12 @@ class StageTasks:
 
         return count_tasks(self.root, self.state, self.stage, live=live)
 
+    def describe_start(self, counts: Mapping[str, int] | None) -> str | None:
+        """Return a sentence on the tasks that must succeed first, or None if all may start."""
+        from reconciler.sweep.first_tasks import describe_start
+
+        return describe_start(self.root, self.state, self.stage, counts)
+
     def check_points(self) -> None:
         """Check the points of a sweep: raise the error that a new attempt would raise for them."""
         from reconciler.sweep.map_points import points_of
@@ -138,6 +152,7 @@ class StageTasks:
         given: dict[str, Any],
         inputs: Sequence[p.FileDigest],
         recovers: str | None,
+        first: int | None,
     ) -> tuple[dict[str, Any], int | None]:
         """Write the tasks of a new attempt into its folder.
 
@@ -146,7 +161,7 @@ class StageTasks:
         from reconciler.sweep.assignment import count_tasks_to_compute, write_task_assignment
 
         given = write_task_assignment(
-            self.root, self.state, self.stage, attempt, given, inputs, recovers
+            self.root, self.state, self.stage, attempt, given, inputs, recovers, first
         )
         return given, count_tasks_to_compute(attempt)
 

@@ -59,6 +59,7 @@ class Situation(StrEnum):
     UNDECIDED = "UNDECIDED"
     SESSION_ALIVE = "SESSION_ALIVE"
     STALE = "STALE"
+    FIRST_TASKS_DONE = "FIRST_TASKS_DONE"
     TASKS_REMAIN = "TASKS_REMAIN"
     TASKS_DONE = "TASKS_DONE"
     TASKS_FAILED = "TASKS_FAILED"
@@ -68,7 +69,14 @@ class Situation(StrEnum):
 
 
 #: Verdicts on an attempt of a sweep that follow from its tasks, not from its jobs.
-OF_TASKS = frozenset({Situation.TASKS_REMAIN, Situation.TASKS_DONE, Situation.TASKS_FAILED})
+OF_TASKS = frozenset(
+    {
+        Situation.FIRST_TASKS_DONE,
+        Situation.TASKS_REMAIN,
+        Situation.TASKS_DONE,
+        Situation.TASKS_FAILED,
+    }
+)
 #: Verdicts which mean that no task of the attempt was started.
 _NEVER_BEGAN = frozenset(
     {Situation.REJECTED, Situation.LAUNCHED_IN_VAIN, Situation.ORPHAN_DIR_DELETED}
@@ -96,6 +104,7 @@ class Action(StrEnum):
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     LOST = "lost"
+    CONTINUE = "continue"
     UNKNOWN = "unknown"
 
 
@@ -122,7 +131,7 @@ class Verdict:
     @property
     def is_over(self) -> bool:
         """Return whether the attempt has ended, so that nothing of it runs any more."""
-        return self.action in (Action.SUCCEEDED, Action.FAILED, Action.LOST)
+        return self.action in (Action.SUCCEEDED, Action.FAILED, Action.LOST, Action.CONTINUE)
 
     @property
     def is_elsewhere(self) -> bool:
@@ -825,8 +834,10 @@ class TaskCounts:
     """The number of tasks of an ended attempt, by result.
 
     ``left`` is the number of tasks that must still be computed, and ``untold`` the number of tasks
-    that a person must judge. ``tolerated`` is the number of tasks that may fail. ``why_failed`` and
-    ``why_untold`` are sentences for the reason of the verdict.
+    that a person must judge. ``tolerated`` is the number of tasks that may fail. ``first`` is the
+    number of tasks that had to succeed before the ``others`` start, and ``first_failed`` names
+    those of them that failed. ``why_failed`` and ``why_untold`` are sentences for the reason of the
+    verdict.
     """
 
     total: int
@@ -835,12 +846,20 @@ class TaskCounts:
     failed: int
     untold: int
     tolerated: float
+    first: int = 0
+    first_failed: str = ""
+    others: int = 0
     why_failed: str = ""
     why_untold: str = ""
 
 
 #: Rows of the table for an ended attempt of a sweep, decided by its tasks.
 TASK_ROWS: Rows[TaskCounts] = (
+    (
+        (8, Situation.TASKS_FAILED, Action.FAILED),
+        lambda tasks: bool(tasks.first_failed),
+        "{why_failed}; {first_failed} failed, so {others:,} tasks were not started",
+    ),
     (
         (9, Situation.TASKS_REMAIN, Action.LOST),
         lambda tasks: tasks.left > 0,
@@ -850,6 +869,11 @@ TASK_ROWS: Rows[TaskCounts] = (
         (7, Situation.UNTOLD, Action.UNKNOWN),
         lambda tasks: tasks.untold > 0,
         "{done:,} of {total:,} tasks are done; {why_untold}",
+    ),
+    (
+        (9, Situation.FIRST_TASKS_DONE, Action.CONTINUE),
+        lambda tasks: tasks.others > 0,
+        "{first:,} of {total:,} tasks succeeded first, so {others:,} more can start",
     ),
     (
         (7, Situation.TASKS_DONE, Action.SUCCEEDED),

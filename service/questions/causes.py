@@ -45,7 +45,7 @@ _STEPS = frozenset(
 )
 #: Actions of a check of a job that explain the end of its attempt, for example that the job was
 #: lost.
-_TURNING = frozenset({"lost", "launch", "attach"})
+_TURNING = frozenset({"lost", "continue", "launch", "attach"})
 
 
 @dataclass(frozen=True, slots=True)
