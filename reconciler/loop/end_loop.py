@@ -104,8 +104,8 @@ class SessionOptions:
     ``time_limit`` is in seconds, and ``max_parallel`` is the number of stages that may run at a
     time. ``served`` states that the background runner started the loop. Such a loop starts no work
     while the file ``PAUSE`` exists. ``report`` is the path of the completion report relative to the
-    root, or None for the default path. ``first_tasks`` is the number of tasks of each sweep that must
-    succeed before its other tasks start, or None if only the plan decides.
+    root, or None for the default path. ``first_tasks`` is the number of tasks of each
+    sweep that must succeed before its other tasks start, or None if only the plan decides.
     """
 
     agent: Agent | None = None
