@@ -162,7 +162,7 @@ def status_of(workflow: OpenedWorkflow, view: Moment | None = None) -> StatusAns
     stands = list_attention_items(state, seen)
     told = _count_tasks(workflow, state, live=is_now)
     starts = _describe_starts(workflow, state, told) if is_now else {}
-    journal = journal_of(workflow.root)
+    journal, stages = journal_of(workflow.root), state.stages.values()
     original = describe_copy_source(workflow.root)
     marks = [str(one) for one in seen.log] if seen is not None else []
     runner = _last_runner(workflow.root) if is_now else None
@@ -177,10 +177,7 @@ def status_of(workflow: OpenedWorkflow, view: Moment | None = None) -> StatusAns
         "purpose": state.purpose,
         "results": [one.to_dict() for one in list_named_results(state, seen)],
         "workflow_version": state.version,
-        "stages": [
-            _summarise_stage(state, one, told.get(one.id), starts.get(one.id))
-            for one in state.stages.values()
-        ],
+        "stages": [_summarise_stage(s, told.get(s.id), starts.get(s.id), state) for s in stages],
         "pending_amendments": [a.id for a in state.pending_amendments],
         "copy_of": original,
         "files": files,
@@ -216,7 +213,7 @@ def _last_runner(root: Root) -> RunnerProcess | None:
 
 
 def _summarise_stage(
-    state: Workflow, stage: StageState, tasks: dict[str, int] | None, start: str | None
+    stage: StageState, tasks: dict[str, int] | None, start: str | None, state: Workflow
 ) -> dict[str, Any]:
     unmet = list(state.unmet_dependencies(stage)) if stage.status in _NOT_BEGUN else []
     return {

@@ -33,7 +33,8 @@ WORDS_OF_PARAMETER: dict[str, str] = {
     "WFCTL_PARAM_<name>. If you change a value, wfctl checks the existing results again, and "
     "computes only the tasks that then fail.",
     MAP: "The points of a sweep: sets of parameter values, given as points, grid, zip, file or "
-    "like. The command runs once for each point. Without a map, the command runs once.",
+    "like. The command runs once for each point. Without a map, the command runs once. With first "
+    "= 1 in the map, the other tasks start when one task has succeeded.",
     "task_outputs": "For sweeps: the files that each task must write in its folder.",
     "task_verify": "For sweeps: a command line that checks the results of one task in its folder. "
     "Exit code 0 means that the task is done. If you change task_verify, wfctl checks the "

@@ -289,8 +289,7 @@ def prepare_attempt(
     ]
     sent = digests(jobs.root, paths)
     known = {**find_attempt_inputs(jobs.root, state, stage, [*inputs, *sent]), "recovers": recovers}
-    known |= {"diagnostic": diagnostic, "tasks": count}
-    known["beside"] = modules
+    known |= {"diagnostic": diagnostic, "tasks": count, "beside": modules}
     if not execution_host.load_execution_host(attempt).is_far:
         known["environment"] = execution_host.select_loggable_environment(attempt)
         known |= execution_host.digests_of_variables(attempt, os.environ)

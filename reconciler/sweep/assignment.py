@@ -104,18 +104,9 @@ def write_task_assignment(
         for number, point in given_
     )
     files = {
-        "command.sh": f"{command}\n",
-        "outputs": "".join(f"{path}\n" for path in what.outputs),
-        "worker.sh": "\n".join(
-            [
-                *map(_read_script, (AWAITING, USED, LIMIT)),
-                build_time_limit_line(stage.parameters),
-                _read_script(_WORKER),
-            ]
-        ),
+        **_build_scripts(stage, command),
         "list": "".join(lines),
         READ: "".join(f"{path}\n" for one in read.values() for path in one.values()),
-        **({} if what.verify is None else {"verify.sh": _build_verification_script(stage)}),
     }
     for name, text in files.items():
         (attempt.tasks / name).write_text(text, encoding="utf-8")
@@ -128,6 +119,22 @@ def write_task_assignment(
     group = given.get("resources", {}).get("group_size") or 1
     workers = max(1, min(ceil(len(todo) / group), what.at_once))
     return _build_submission(given, attempt, workers, origin)
+
+
+def _build_scripts(stage: Stage, command: str) -> dict[str, str]:
+    """Return the scripts of the workers and the list of each task's outputs, by file name."""
+    what = stage.work.task_rules
+    parts = [
+        *map(_read_script, (AWAITING, USED, LIMIT)),
+        build_time_limit_line(stage.parameters),
+        _read_script(_WORKER),
+    ]
+    return {
+        "command.sh": f"{command}\n",
+        "outputs": "".join(f"{path}\n" for path in what.outputs),
+        "worker.sh": "\n".join(parts),
+        **({} if what.verify is None else {"verify.sh": _build_verification_script(stage)}),
+    }
 
 
 def _build_tasks_description(

@@ -26,8 +26,8 @@ def prepared(workflow: Workflow, command: str) -> Workflow:
     }
     map_ = {"grid": {"T": {"from": 1, "to": 5}}, "first": 1}
     stage = sweep(workflow.root.parent / "trace", map_, command)
-    plan = {"workflow_id": "w-far", "stages": [stage], "default_backend": "cluster"}
-    plan |= {"backend_profiles": {"cluster": profile}}
+    backend = {"default_backend": "cluster", "backend_profiles": {"cluster": profile}}
+    plan = {"workflow_id": "w-far", "stages": [stage], **backend}
     (workflow.root / "plan.json").write_text(json.dumps(plan))
     workflow.succeed("init", "plan.json", "--consent", "trust")
     return workflow

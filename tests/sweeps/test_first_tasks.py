@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.support import Place, write_plan
+from tests.cli.support import Place, agree, write_plan
 from tests.crash.outliving import solvers
 from tests.crash.support import Workflow, ending, until
 from tests.crash.victims import Victim, strike
@@ -19,7 +19,7 @@ from tests.sweeps.support import amended, begun, ends, lines, sweep
 from tests.sweeps.test_outliving import begin, through
 
 #: Four points, of which T=2 is the first in the order of the map.
-MAP = {"points": [{"T": 2}, {"T": 1}, {"T": 3}, {"T": 4}], "first": 1}
+MAP: dict[str, Any] = {"points": [{"T": 2}, {"T": 1}, {"T": 3}, {"T": 4}], "first": 1}
 KEYS = ["T=1", "T=2", "T=3", "T=4"]
 
 
@@ -251,7 +251,7 @@ def test_later_round_starts_no_separate_trial(tmp_path: Path) -> None:
     started = place.done("events", "--type", "attempt.started")
     counts = [e["data"]["tasks"] for e in started if e["data"]["stage"] == "run"]
     assert counts == [1, 1, 2]
-    amended_loop(place, "--stage", "run", "--set", "parameters.command=false")
+    amended_loop(place, "--stage", "run", "--set", "parameters.command=exit 3")
     assert place.json("run").code == 6
     [run, _] = place.done("status")["stages"]
     assert run["last_error"].endswith("the first task failed, so 3 tasks were not started")
@@ -291,9 +291,11 @@ def test_approval_of_the_plan_covers_the_other_tasks(tmp_path: Path) -> None:
     place = Place(tmp_path / "root")
     place.path.mkdir()
     given = {"workflow_id": "w", "stages": [sweep(tmp_path / "trace", MAP)]}
-    place.done("init", str(write_plan(tmp_path, given)), "--consent", "trust")
+    place.done("init", str(write_plan(tmp_path, given)))
+    assert place.json("run").code == 6
+    agree(place.path)
     place.done("run")
-    assert (lines(tmp_path / "trace"), place.done("inbox")["items"]) == (KEYS, [])
+    assert (lines(tmp_path / "trace"), place.done("inbox")) == (KEYS, [])
 
 
 @pytest.mark.long
