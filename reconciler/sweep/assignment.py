@@ -82,8 +82,8 @@ def write_task_assignment(
     known = [_reset_if_changed(root, task) for task in tasks_of(root, state, stage, basis)]
     what = stage.work.task_rules
     selected = _select_tasks(root, state, stage, known, recovers)
-    number = max(first or 0, what.first)
-    first_keys = _choose_first_tasks(root, state, stage, known, selected, number, recovers, basis)
+    least = max(first or 0, what.first)
+    first_keys = _choose_first_tasks(root, state, stage, known, selected, least, recovers, basis)
     todo = {
         task.point.key: task
         for task in selected
@@ -97,7 +97,6 @@ def write_task_assignment(
     read = {
         point.key: _find_read_folders(root, stage, point, todo[point.key]) for _, point in given_
     }
-    origin = compute_result_origin(stage, basis)
     own = {key: compute_result_origin(stage, basis, key) for key in basis.partners}
     lines = (
         f"{number}\t{point.folder}\t{_format_assignments(stage.id, point, read[point.key], own)}\n"
@@ -118,7 +117,7 @@ def write_task_assignment(
     # of tasks at a time.
     group = given.get("resources", {}).get("group_size") or 1
     workers = max(1, min(ceil(len(todo) / group), what.at_once))
-    return _build_submission(given, attempt, workers, origin)
+    return _build_submission(given, attempt, workers, compute_result_origin(stage, basis))
 
 
 def _build_scripts(stage: Stage, command: str) -> dict[str, str]:
