@@ -14,6 +14,7 @@ ReconcilerError
 Subclasses of Refused
 ├── NoStageCommand, TooMuchBeside (files/described_submission.py)
 ├── NothingToReuse (verification/reuse.py)
+├── NotComputableAgain, CheckNotPrepared (verification/recompute.py)
 ├── ChangedMap, UnfitMap (sweep/map_points.py), NoDiagnosticRun (control/dispatch.py)
 ├── ClaimDenied (control/claims.py), NotStopped (control/stop_jobs.py)
 └── UnloggedAttemptRunning (control/judge_attempts.py)

@@ -9,7 +9,7 @@ import typer
 from cli.frame import impact as words
 from cli.frame import proposal
 from cli.frame.consent import PersonConsent, consenter_of
-from cli.frame.options import AgreeingKey, AsOf, File, Text, Texts, Why, Writes, argument, option
+from cli.frame.options import AsOf, File, Text, Texts, Why, Writes, argument, option
 from cli.frame.workspace import open_for_writing, open_job_runner
 from cli.frame.write_command import events_of, list_planned_files, print_outcome, write_commands
 from cli.terminal.output import Output, print_message, print_statement
@@ -18,21 +18,16 @@ from lifecycle.payload import models as p
 from lifecycle.payload.build_payload import payload_of
 from lifecycle.rules.amendments import amendment_of_proposal
 from lifecycle.rules.impact import compute_approval_impact
-from lifecycle.state.conditions import downstream
-from lifecycle.state.status import ACTIVE, Status
-from lifecycle.state.workflow import Amendment, Workflow
+from lifecycle.state.workflow import Amendment
 from lifecycle.words.scripts import omit_missing_init_script
-from projections.words.account import find_stale_stages
 from projections.words.amendments import format_changes, format_targets, summarise_changes
 from projections.words.text import name_approver, spell_unseen
 from reconciler.context import JobContext
 from reconciler.control.stop_jobs import stop_marked_attempts
-from reconciler.files.freshness import find_deviations
 from service.consent.proof import agreed_content, shown_content_digest
 from service.consent.scripts import find_scripts_after_amendment
 from service.errors import InvalidOption
 from service.root.atomic_files import utc_text
-from service.root.root import Root, read_config
 from service.writing import amendments as decisions
 from service.writing import mandates
 from service.writing.stream_writer import WriteOptions
@@ -460,85 +455,8 @@ def _format_amendment(amendment: Amendment) -> str:
     return "\n".join(lines)
 
 
-#: Statuses of stages that have started: a result exists, or a computation has run or still runs.
-_BEGUN = ACTIVE | {Status.COMPLETED, Status.FAILED}
 #: Maximum number of characters of a reason that wfctl generates.
-_REASON = 1_000
-
-
-def rerun(
-    context: typer.Context,
-    options: Writes,
-    stages: Texts = argument("STAGE...", "The ids of the completed stages to run again."),
-    from_: Texts = option(
-        "--from", "STAGE", "Rerun this stage and all stages that depend on this stage."
-    ),
-    from_here: bool = option("Also rerun all stages that depend on the given stages."),
-    reason: Text = option(
-        "TEXT",
-        "Record in the log why the stages run again. Default: the changed file that "
-        "made them out of date.",
-    ),
-    key: AgreeingKey = None,
-) -> None:
-    """Run completed stages again.
-
-    wfctl first shows which stages and results change. A person then approves the rerun.
-    """
-    with open_job_runner(context, options.dry_run) as (jobs, output):
-        state = jobs.service.state()
-        consenter = consenter_of(state.consent, jobs.service.actor, key, None)
-        named = _select_stages_to_rerun(state, stages or [], from_ or [], from_here)
-        command = p.AmendmentProposed(
-            kind="stage_rerun",
-            stage=named[0],
-            also=named[1:],
-            description=f"rerun {', '.join(named)}",
-            reason=reason or _build_rerun_reason(jobs.service.root, state, named),
-        )
-        proposed = jobs.service.handle(command, options=options)
-        ask_to_approve_proposal(jobs, output, proposed, consenter, options)
-
-
-def _select_stages_to_rerun(
-    state: Workflow, alone: list[str], roots: list[str], all_roots: bool
-) -> list[str]:
-    """Return the ids of the stages to run again, in the plan's order.
-
-    These are the named stages, and the started stages that depend on ``roots``. With ``all_roots``,
-    started stages that depend on any named stage are included as well. Raises `InvalidOption` if no
-    stage is named.
-    """
-    if not (alone or roots):
-        raise InvalidOption(
-            "no stage was given. Name a STAGE, or give --from STAGE to include the stages that "
-            "depend on it."
-        )
-    given = {state.stage(id_).id for id_ in (*alone, *roots)}
-    graph = {id_: stage.depends_on for id_, stage in state.stages.items()}
-    below = downstream(graph, given if all_roots else set(roots))
-    given |= {id_ for id_ in below if state.stages[id_].status in _BEGUN}
-    return [id_ for id_ in state.stages if id_ in given]
-
-
-def _build_rerun_reason(root: Root, state: Workflow, named: list[str]) -> str:
-    """Return a message with the reasons why the named stages must run again.
-
-    A stage must run again if its inputs or results have changed. If no stage is out of date, the
-    reason is the archive from which the workflow was restored. Raises `InvalidOption` if there is
-    no reason.
-    """
-    reasons = find_stale_stages(state, find_deviations(root.path, state))
-    why = [f"{id_}: {', '.join(reasons[id_])}" for id_ in named if id_ in reasons]
-    archive = read_config(root).archive
-    if archive is not None:
-        why = why or [f"computed again from {archive}"]
-    if not why:
-        raise InvalidOption(
-            f"nothing has changed since the last run of {', '.join(named)}. To run these stages "
-            "again anyway, give a reason with --reason TEXT."
-        )
-    return "; ".join(why)[:_REASON]
+MAX_REASON_LENGTH = 1_000
 
 
 def ask_to_approve_proposal(
@@ -573,7 +491,9 @@ def ask_to_approve_proposal(
         agreed = _approve_amendment(jobs.service, id_, consenter, options, question.digest)
     except CodedError as refusal:
         if closes:
-            jobs.record(p.AmendmentRejected(amendment=id_, reason=refusal.message[:_REASON]))
+            jobs.record(
+                p.AmendmentRejected(amendment=id_, reason=refusal.message[:MAX_REASON_LENGTH])
+            )
             print_message(f"{id_} was rejected because no person approved it; nothing changed")
         raise
     if agreed is None:

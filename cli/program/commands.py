@@ -67,7 +67,7 @@ COMMANDS: dict[str, str] = {
     "round ask": "rounds",
     "round propose": "rounds",
     "round stop": "rounds",
-    "rerun": "amend",
+    "rerun": "rerun",
     "blame": "why",
     "why": "why",
     "diff": "diff",

@@ -29,7 +29,12 @@ def roots_folder() -> Path:
 
 
 def remember_root(root: Path) -> None:
-    """Store a link to a workflow folder, so that `wfctl list` finds it. Ignore failures."""
+    """Store a link to a workflow folder, so that `wfctl list` finds it. Ignore failures.
+
+    Folders inside ``.wfctl``, in which a stage is computed once more, are not listed.
+    """
+    if ".wfctl" in root.parts:
+        return
     link = roots_folder() / sha256(os.fsencode(root)).hexdigest()[:32]
     with suppress(OSError):
         if os.path.lexists(link):

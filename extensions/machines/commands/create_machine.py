@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -229,7 +228,7 @@ def _record_first_event(
     )
     if agreed is None:
         return outcome
-    return replace(agreed, events=(*outcome.events, *agreed.events), planned=outcome.planned)
+    return agreed._replace(events=(*outcome.events, *agreed.events), planned=outcome.planned)
 
 
 NameMap = Annotated[

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 from eventstore.errors import EventStoreError, WrongExpectedVersion
 from eventstore.event import Actor, NewEvent, RecordedEvent
@@ -51,8 +51,7 @@ from service.writing.stream_writer import (
 _BEGIN = ("machine.created", "machine.imported")
 
 
-@dataclass(frozen=True, slots=True)
-class MachineOutcome:
+class MachineOutcome(NamedTuple):
     """The result of a write or dry run: recorded events, planned events, and new state."""
 
     events: tuple[RecordedEvent, ...]
