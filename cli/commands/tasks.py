@@ -150,14 +150,17 @@ def list_metric_rows(
             stage=id_,
         )
     if known is not None and (conditions or known.work.tables):
-        _, chosen = list_tasks_and_matching_rows(workflow, known.id, [*conditions, "state=done"])
+        from lifecycle.sweeps.points import list_value_names
         from lifecycle.sweeps.replicates import REPLICATES, average_replicates
 
+        _, chosen = list_tasks_and_matching_rows(workflow, known.id, [*conditions, "state=done"])
+        points = average_replicates(chosen)
+        blank = dict.fromkeys(list_value_names(row["values"] for row in points))
         return [
-            {"key": r["key"], **r["values"]}
+            {"key": r["key"], **blank, **r["values"]}
             | ({REPLICATES: r[REPLICATES]} if REPLICATES in r else {})
             | {**r["metrics"], **_get_metric_errors(r)}
-            for r in average_replicates(chosen)
+            for r in points
         ]
     if conditions:
         raise InvalidOption(
@@ -225,6 +228,7 @@ def list_tasks_and_matching_rows(
     A sweep is a stage with one task per point. Raises `NotFound` if the stage is not a sweep, and
     `InvalidOption` if a condition names an unknown column.
     """
+    from lifecycle.sweeps.points import list_value_names
     from reconciler.sweep import table, task_conditions
     from reconciler.sweep.map_points import count_tasks_before_rounds
     from reconciler.sweep.tasks import tasks_of
@@ -239,7 +243,8 @@ def list_tasks_and_matching_rows(
         )
     found = tasks_of(workflow.root.path, state, stage)
     rounds = count_tasks_before_rounds(state, stage)
-    names = [*found[0].point.values, *stage.work.task_rules.metrics]
+    names = list_value_names(task.point.values for task in found)
+    names += stage.work.task_rules.metrics
     names += ["round"] if rounds else []
     try:
         task_conditions.check_conditions(names, conditions)

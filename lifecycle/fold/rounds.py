@@ -67,7 +67,12 @@ def explain_round_not_begun(state: Workflow, data: Mapping[str, Any]) -> str | N
         return f"its points are not those of {loop.ask}"
     if not data["points"] or len(data["points"]) > (loop.each or len(data["points"])):
         return "it has another number of points than the envelope allows"
-    outside = (why for point in data["points"] for why in find_values_outside_envelope(loop, point))
+    optional = list_optional_values(state, loop)
+    outside = (
+        why
+        for point in data["points"]
+        for why in find_values_outside_envelope(loop, point, optional)
+    )
     repeated = find_new_point_problems(state, loop, standing, data["points"])
     return next(outside, None) or next(repeated, None)
 
@@ -80,6 +85,17 @@ def list_loop_points(
 
     first = build_points(state.stages[loop.points].parameters[MAP])
     return [*(dict(one.values) for one in first), *standing.points_from_rounds]
+
+
+def list_optional_values(state: Workflow, loop: LoopDefinition) -> set[str]:
+    """Return the names of the values that the points of a round may lack.
+
+    The commands can run without these values: they have a default in the parameters of the stage,
+    or a point of the plan lacks them too.
+    """
+    work = state.stages[loop.points].work
+    common = work.common_value_names()
+    return set() if common is None else {*loop.within} - (common - {*work.parameters})
 
 
 def find_new_point_problems(

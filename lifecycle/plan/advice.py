@@ -21,7 +21,7 @@ from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import VERIFY_PARAMETERS
 from lifecycle.sweeps.parameters import PARAMETERS_OF_WFCTL
 from lifecycle.sweeps.replicates import REPLICATE, SEED_VARIABLE
-from lifecycle.sweeps.work import build_work
+from lifecycle.sweeps.work import Work, build_work
 from lifecycle.words.mandates import format_count, format_number
 from lifecycle.words.rounds import LoopDefinition
 
@@ -101,16 +101,7 @@ def _find_unusable_values(state: Workflow, stage: Stage, scripts: str) -> Iterat
         name: text for name in _COMMANDS if isinstance(text := stage.parameters.get(name), str)
     }
     names = _value_names(state, stage)
-    for name, text in commands.items():
-        own = stage.work.verify_values if name == "task_verify" else ()
-        known = {*(names or ()), *own}
-        for asked in sorted(_find_parameters_without_default(text)) if names is not None else ():
-            if asked not in known:
-                of = stage.work.run_name
-                yield (
-                    f"{stage.id}: parameters.{name} uses ${_PREFIX}{asked}, which has no value "
-                    f"when {of} runs; values exist for {_format_names(known)}"
-                )
+    yield from _find_missing_values(state, stage, commands)
     if "command" not in commands or _is_parameter_used(None, scripts):
         return
     numbered = {REPLICATE} if stage.work.replicates > 1 else set()
@@ -144,6 +135,37 @@ def _find_unused_seed(stage: Stage, scripts: str) -> Iterator[str]:
         )
 
 
+def _find_missing_values(
+    state: Workflow, stage: Stage, commands: Mapping[str, str]
+) -> Iterator[str]:
+    """Yield advice for each variable that a command uses although not every run has its value."""
+    names = _value_names(state, stage)
+    if names is None:
+        return
+    of_points = _points_work(state, stage)
+    lacking = (of_points.value_names() or set()) - (of_points.common_value_names() or set())
+    for name, text in commands.items():
+        own = {*stage.work.verify_values} if name == "task_verify" else set()
+        known = names | own
+        for asked in sorted(_find_parameters_without_default(text)):
+            use = f"{stage.id}: parameters.{name} uses ${_PREFIX}{asked}"
+            if asked not in known:
+                yield (
+                    f"{use}, which has no value when {stage.work.run_name} runs; values exist for "
+                    f"{_format_names(known)}"
+                )
+            elif asked in lacking - {*stage.parameters}:
+                yield (
+                    f"{use}, but some points have no value {asked}. Set a default for these "
+                    f"points in parameters.{asked}"
+                )
+
+
+def _points_work(state: Workflow, stage: Stage) -> Work:
+    """Return the computation of the stage whose points the given stage uses."""
+    return [stage, *find_point_source_stages(state, stage)][-1].work
+
+
 def _find_verify_only_parameters(stage: Stage, scripts: str) -> Iterator[str]:
     """Suggest `verify_parameters` for each parameter that only a verify command uses."""
     command, judging = (
@@ -173,7 +195,7 @@ def _value_names(state: Workflow, stage: Stage) -> set[str] | None:
         for name, value in stage.work.command_parameters.items()
         if isinstance(value, str | int | float) and name not in _COMMANDS and name != "verify"
     }
-    of_points = [stage, *find_point_source_stages(state, stage)][-1].work.value_names()
+    of_points = _points_work(state, stage).value_names()
     return None if of_points is None else own | of_points
 
 

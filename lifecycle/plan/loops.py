@@ -105,14 +105,15 @@ def _find_first_point_problems(loop: LoopDefinition, known: Mapping[str, Any]) -
             f"{loop.points!r}"
         )
         return
-    if {*loop.within} != {*first[0].values}:
-        names = ", ".join(first[0].values)
-        yield f"within: expected bounds for {names}, found {', '.join(loop.within)}"
+    names, work = {*loop.within}, known[loop.points].work
+    named = work.value_names() or set()
+    if not named <= names <= named | {*work.parameters}:
+        yield f"within: expected bounds for {', '.join(sorted(named))}, found {', '.join(names)}"
         return
     for point in first:
         yield from (
             f"within: the first points: {why}"
-            for why in find_values_outside_envelope(loop, point.values)
+            for why in find_values_outside_envelope(loop, point.values, optional=names)
         )
 
 

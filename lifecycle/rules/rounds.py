@@ -6,7 +6,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lifecycle.errors import NeedsConsent, OutsideEnvelope, Refused, UnknownLoop
-from lifecycle.fold.rounds import find_new_point_problems, is_round_from_loop_source
+from lifecycle.fold.rounds import (
+    find_new_point_problems,
+    is_round_from_loop_source,
+    list_optional_values,
+)
 from lifecycle.payload import models as p
 from lifecycle.state.effort import (
     compute_mandate_use,
@@ -118,10 +122,11 @@ def find_point_problems(
         return
     if loop.each is not None and len(asked) > loop.each:
         yield f"the round has {len(asked)} points; the loop allows at most {loop.each}"
+    optional = list_optional_values(state, loop)
     unfit = [
         (n, why)
         for n, point in enumerate(asked, 1)
-        for why in find_values_outside_envelope(loop, point)
+        for why in find_values_outside_envelope(loop, point, optional)
     ]
     yield from (f"point {number}: {why}" for number, why in unfit)
     if not unfit:

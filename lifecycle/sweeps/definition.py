@@ -220,6 +220,7 @@ def _find_point_problems(given: Mapping[str, Any], parameters: Mapping[str, Any]
     from lifecycle.sweeps.points import (  # needed only when a definition is written
         UnusableMap,
         build_points,
+        list_value_names,
     )
 
     try:
@@ -228,14 +229,29 @@ def _find_point_problems(given: Mapping[str, Any], parameters: Mapping[str, Any]
         yield f"parameters.map: {error}"
         return
     names = metric_column_names(parameters)
-    for name in found[0].values:
-        if name in parameters:
-            yield (
-                f"parameters.{name}: the map already gives {name} to each task; set {name} in "
-                "only one place"
-            )
+    found_names = list_value_names(point.values for point in found)
+    for name in find_conflicting_parameters(given, parameters, found_names):
+        yield (
+            f"parameters.{name}: the map already gives {name} to each task; set {name} in "
+            "only one place"
+        )
+    for name in found_names:
         if name in names:
             yield f"parameters.metrics: {name} is a value of the map; choose another name"
+
+
+def find_conflicting_parameters(
+    given: Mapping[str, Any], parameters: Mapping[str, Any], names: Iterable[str]
+) -> list[str]:
+    """Return the parameters of a stage that a map with values of these names does not allow.
+
+    A parameter is allowed as the default of the points that lack a value. In a grid or a zip, no
+    point lacks a value. The points cannot set parameters that wfctl itself uses.
+    """
+    from lifecycle.sweeps.parameters import PARAMETERS_OF_WFCTL  # needed by few calls
+
+    is_full = "grid" in given or "zip" in given
+    return [one for one in names if one in parameters and (is_full or one in PARAMETERS_OF_WFCTL)]
 
 
 def _find_task_parameter_problems(parameters: Mapping[str, Any]) -> Iterator[str]:

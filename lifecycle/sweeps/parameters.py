@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from lifecycle.sweeps.definition import MAP, VERIFY_PARAMETERS
 from lifecycle.words.mandates import TIME_LIMIT
 from lifecycle.words.metrics import METRICS
 
@@ -29,10 +28,10 @@ WORDS_OF_PARAMETER: dict[str, str] = {
     "and container. Each field overrides the same field of the backend profile.",
     "bring_back_limit": "The maximum total size of additional files that wfctl copies next to the "
     'outputs, for example "2 GB". Larger amounts stay in the folder of the attempt.',
-    VERIFY_PARAMETERS: "Parameters that only verify and task_verify get, as variables "
+    "verify_parameters": "Parameters that only verify and task_verify get, as variables "
     "WFCTL_PARAM_<name>. If you change a value, wfctl checks the existing results again, and "
     "computes only the tasks that then fail.",
-    MAP: "The points of a sweep: sets of parameter values, given as points, grid, zip, file or "
+    "map": "The points of a sweep: sets of parameter values, given as points, grid, zip, file or "
     "like. The command runs once for each point. Without a map, the command runs once. With first "
     "= 1 in the map, the other tasks start when one task has succeeded.",
     "task_outputs": "For sweeps: the files that each task must write in its folder.",

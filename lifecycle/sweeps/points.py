@@ -2,7 +2,7 @@
 
 A map defines its points in one of five ways: a list (``points``), every combination of values
 (``grid``), values side by side (``zip``), a file (``file``), or the points of another stage
-(``like``). Values are strings, numbers, true and false.
+(``like``). Values are strings, numbers, true and false. Points may have values of different names.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ Value: TypeAlias = "str | int | float | bool"
 MAX_POINTS = MAX_TASKS
 #: Maximum size in bytes of a point's values. Its task gets all of them in one environment variable.
 MAX_POINT = MAX_VARIABLE - 1_000
+#: Maximum number of names of all points together. Each name is a column of the task table.
+MAX_NAMES = 1_000
 #: Maximum length in bytes of a folder name. File systems allow 255 bytes, but names of temporary
 #: folders are longer.
 _LONGEST = 200
@@ -83,14 +85,22 @@ def build_points(
     _check_point_count(len(rows))
     if not rows:
         raise UnusableMap("the map contains no points, but it must contain at least one point")
-    names = list(rows[0])
     for number, row in enumerate(rows, 1):
-        _check_row(number, row, names)
+        _check_row(number, row)
+    _check_name_count(len({name for row in rows for name in row}))
     digested = given.get("folders", "named") == "digest"
     # The values are sorted by name, because an amendment may list the names in another order.
     found = tuple(_build_point(_add_types(row), digested=digested) for row in rows)
     _check_points_distinct(found)
     return _sort_points(given, found)
+
+
+def list_value_names(points: Iterable[Mapping[str, Value]]) -> list[str]:
+    """Return the names of all values that the points have, sorted.
+
+    A point may lack some of these values.
+    """
+    return sorted({name for values in points for name in values})
 
 
 def _build_point_values(given: Mapping[str, Any], text: str | None) -> Iterable[Mapping[str, Any]]:
@@ -203,7 +213,8 @@ def _zip_columns(columns: Mapping[str, list[Any]]) -> list[Mapping[str, Any]]:
 def parse_points_file(path: str, text: str) -> list[Mapping[str, Any]]:
     """Return the values of each point in a file in CSV or JSON Lines format.
 
-    Raises `UnusableMap` if the file is not valid.
+    A point has no value for an empty cell, a missing field or null. Raises `UnusableMap` if the
+    file is not valid.
     """
     if path.endswith(".csv"):
         return list(_parse_csv(path, text))
@@ -211,10 +222,16 @@ def parse_points_file(path: str, text: str) -> list[Mapping[str, Any]]:
     for number, line in enumerate(text.splitlines(), 1):
         place = f"{path}, line {number}"
         try:
-            rows += _iterate_checked_objects([json.loads(line)] if line.strip() else [], place)
+            found = _iterate_checked_objects([json.loads(line)] if line.strip() else [], place)
+            rows += map(drop_missing_values, found)
         except json.JSONDecodeError as error:
             raise UnusableMap(f"{place}: expected JSON, found {line!r:.60}") from error
     return rows
+
+
+def drop_missing_values(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of a point without those that are null."""
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _parse_csv(path: str, text: str) -> Iterator[Mapping[str, Any]]:
@@ -231,8 +248,8 @@ def _parse_csv(path: str, text: str) -> Iterator[Mapping[str, Any]]:
                 f"{path}, line {number}: expected {len(names)} cells, found {len(cells)}"
             )
         if cells:
-            values = (json.loads(one) if _NUMBER.fullmatch(one) else one for one in cells)
-            yield dict(zip(names, values, strict=True))
+            filled = [(name, one) for name, one in zip(names, cells, strict=True) if one]
+            yield {n: json.loads(one) if _NUMBER.fullmatch(one) else one for n, one in filled}
 
 
 def _check_point_count(count: int) -> None:
@@ -244,15 +261,19 @@ def _check_point_count(count: int) -> None:
         )
 
 
-def _check_row(number: int, row: Mapping[str, Any], names: list[str]) -> None:
-    """Raise `UnusableMap` if a point has unusable names or values.
-
-    All points must have the same names (``names``).
-    """
-    if list(row) != names and set(row) != set(names):
+def _check_name_count(count: int) -> None:
+    """Raise `UnusableMap` if the points have more different names than allowed."""
+    if count > MAX_NAMES:
         raise UnusableMap(
-            f"point {number}: expected values for {', '.join(names)}, found {', '.join(row)}"
+            f"the values of the points have {count:,} different names, but at most {MAX_NAMES:,} "
+            "are allowed. Write the values into files, and put the paths of the files into the map"
         )
+
+
+def _check_row(number: int, row: Mapping[str, Any]) -> None:
+    """Raise `UnusableMap` if a point has no values, or unusable names or values."""
+    if not row:
+        raise UnusableMap(f"point {number} has no values, but it must have at least one")
     for name, value in row.items():
         if not _NAME.fullmatch(name):
             raise UnusableMap(
@@ -351,14 +372,16 @@ def _check_points_distinct(found: Sequence[Point]) -> None:
 def _sort_points(given: Mapping[str, Any], found: Sequence[Point]) -> tuple[Point, ...]:
     """Return the points sorted by the column that the map names as ``order``.
 
-    Without ``order``, keep the order. Raises `UnusableMap` if no such column exists.
+    Points without a value in this column come last. Without ``order``, keep the order. Raises
+    `UnusableMap` if no such column exists.
     """
     column = given.get("order")
     if column is None:
         return tuple(found)
     name = str(column).removeprefix("-")
-    if not found or name not in found[0].values:
-        known = ", ".join(found[0].values) if found else "none"
+    names = list_value_names(point.values for point in found)
+    if name not in names:
+        known = ", ".join(names) or "none"
         raise UnusableMap(
             f"order must be one of the names {known}, but it is {name}. To start with the largest "
             "value, write - before the name"
@@ -368,7 +391,9 @@ def _sort_points(given: Mapping[str, Any], found: Sequence[Point]) -> tuple[Poin
         value = point.values[name]
         return (True, 0.0, value) if isinstance(value, str) else (False, float(value), "")
 
-    return tuple(sorted(found, key=rank, reverse=str(column).startswith("-")))
+    with_value = [point for point in found if name in point.values]
+    without_value = [point for point in found if name not in point.values]
+    return (*sorted(with_value, key=rank, reverse=str(column).startswith("-")), *without_value)
 
 
 def _render_for_message(value: Any) -> str:

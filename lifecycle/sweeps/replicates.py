@@ -79,7 +79,7 @@ def replicate_points(given: Mapping[str, Any], points: Sequence[Point]) -> tuple
             f"{len(points):,} points with {count:,} replicates each are more than the "
             f"{MAX_TASKS:,} tasks that a sweep can have. Use fewer replicates"
         )
-    reserved = {REPLICATE, SEED}.intersection(points[0].values if points else ())
+    reserved = {REPLICATE, SEED}.intersection(name for point in points for name in point.values)
     if reserved:
         raise UnusableMap(
             f"with `replicates`, each task has the values {REPLICATE} and {SEED}. Choose another "

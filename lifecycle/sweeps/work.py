@@ -25,7 +25,7 @@ from lifecycle.sweeps.definition import (
     points_table_path,
     task_table_paths,
 )
-from lifecycle.sweeps.replicates import REPLICATE, count_replicates
+from lifecycle.sweeps.replicates import count_replicates, replicate_points
 from lifecycle.words.metrics import METRICS, Metric, parse_valid_metrics
 
 if TYPE_CHECKING:
@@ -146,7 +146,11 @@ class PlainWork:
         return None
 
     def value_names(self) -> set[str] | None:
-        """Return the names of a point's values, or None if the plan does not list the points."""
+        """Return the names of all points' values, or None if the plan does not list the points."""
+        return set()
+
+    def common_value_names(self) -> set[str] | None:
+        """Return the names of the values that every point has, or None as `value_names` does."""
         return set()
 
     def progress(self, attempts: Sequence[RecordedTasks]) -> dict[str, Any] | None:
@@ -321,21 +325,32 @@ class MappedWork:
         from lifecycle.sweeps.points import UnusableMap  # imports readers of files
 
         try:
-            return len(self.listed_points())
+            return len(self.listed_points()) * self.replicates
         except UnusableMap:
             return 0
 
     def value_names(self) -> set[str] | None:
-        """Return the names of a point's values, or None if the plan does not list valid points."""
+        """Return the names of all points' values.
+
+        A point may lack some of these values. Return None if the plan does not list valid points.
+        """
+        found = self._listed_value_names()
+        return set.union(*found) if found else None
+
+    def common_value_names(self) -> set[str] | None:
+        """Return the names of the values that every point has, or None as `value_names` does."""
+        found = self._listed_value_names()
+        return set.intersection(*found) if found else None
+
+    def _listed_value_names(self) -> list[set[str]]:
+        """Return the names of each point's values, or [] if the plan lists no valid points."""
         from lifecycle.sweeps.points import UnusableMap  # imports readers of files
 
         try:
-            found = self.listed_points()
+            points = replicate_points(self.parameters[MAP], self.listed_points())
+            return [{*point.values} for point in points]
         except UnusableMap:
-            return None
-        if not found:
-            return None
-        return {*found[0].values, *([REPLICATE] if self.replicates > 1 else [])}
+            return []
 
     def progress(self, attempts: Sequence[RecordedTasks]) -> dict[str, Any] | None:
         """Return the newest record of the tasks' states (`TasksObserved`), or None."""

@@ -6,7 +6,7 @@ allowed points and their number, the number of rounds, and the stopping criteria
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -204,11 +204,17 @@ def _find_criterion_problems(given: Any) -> Iterator[str]:
         yield from find_number_limit_problem({"rounds": 1, **given}, "rounds", 1)
 
 
-def find_values_outside_envelope(loop: LoopDefinition, point: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a problem for each value of a point that is outside the bounds of the loop."""
+def find_values_outside_envelope(
+    loop: LoopDefinition, point: Mapping[str, Any], optional: Collection[str] = ()
+) -> Iterator[str]:
+    """Yield a problem for each value of a point that is outside the bounds of the loop.
+
+    A point may lack the values with the names in ``optional``.
+    """
     names = {*loop.within}
-    if {*point} != names:
-        yield f"expected values for {', '.join(sorted(names))}, found {', '.join(map(str, point))}"
+    if not point or not names - {*optional} <= {*point} <= names:
+        found = ", ".join(map(str, point)) or "none"
+        yield f"expected values for {', '.join(sorted(names))}, found {found}"
         return
     for name, value in point.items():
         if not is_within_bounds(loop.within[name], value):

@@ -79,12 +79,16 @@ def plot_of_tasks(
     """Return the plot of a metric over a parameter of a sweep's tasks.
 
     ``rows`` come from the task table of the sweep, and ``over`` names the parameter. By default,
-    ``over`` is the numeric parameter with the most different values. A second parameter can split
-    the points into several lines. Points that differ only in other parameters, such as seeds, are
-    averaged, and have the error of their mean. Returns None if the parameter has fewer than two
-    values.
+    ``over`` is the numeric parameter with the most different values. Tasks without a value of this
+    parameter are omitted. A second parameter can split the points into several lines. Points that
+    differ only in other parameters, such as seeds, are averaged, and have the error of their mean.
+    Returns None if the parameter has fewer than two values.
     """
-    having = [row for row in rows if is_number(row["metrics"].get(metric))]
+    having = [
+        row
+        for row in rows
+        if is_number(row["metrics"].get(metric)) and (over is None or over in row["values"])
+    ]
     values = {
         name: {str(row["values"].get(name)) for row in having}
         for name in dict.fromkeys(name for row in having for name in row["values"])
@@ -101,13 +105,17 @@ def plot_of_tasks(
     by = min(rest, key=few.__getitem__, default=None)
     groups: dict[str, dict[float, list[Mapping[str, Any]]]] = {}
     for row in having:
-        line = f"{by} = {row['values'].get(by)}" if by is not None else ""
+        line = _format_line_name(by, row["values"]) if by is not None else ""
         groups.setdefault(line, {}).setdefault(row["values"][over], []).append(row)
     lines = {
         name: [_compute_mean_point(x, found, metric) for x, found in sorted(places.items())]
         for name, places in sorted(groups.items(), key=lambda one: _numeric_sort_key(one[0]))
     }
     return Plot(over, metric, lines, unit=unit)
+
+
+def _format_line_name(name: str, values: Mapping[str, Any]) -> str:
+    return f"{name} = {values[name]}" if name in values else f"no {name}"
 
 
 def _is_seed(name: str) -> bool:

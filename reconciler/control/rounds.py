@@ -130,7 +130,7 @@ def parse_points(
     """
     import json
 
-    from lifecycle.sweeps.points import UnusableMap, parse_points_file
+    from lifecycle.sweeps.points import UnusableMap, drop_missing_values, parse_points_file
 
     try:
         text = content.decode("utf-8-sig")
@@ -149,4 +149,4 @@ def parse_points(
         raise UnreadablePoints(
             loop.name, number, path, f"the points must be a list of objects, but are {text!r:.60}"
         )
-    return found
+    return [*map(drop_missing_values, found)]

@@ -9,10 +9,10 @@ from typing import Any
 
 from eventstore.regular_files import read_regular
 from lifecycle.errors import Refused
-from lifecycle.state.conditions import points_added_by_rounds
+from lifecycle.state.conditions import find_point_source_stages, points_added_by_rounds
 from lifecycle.state.workflow import Stage, Workflow
-from lifecycle.sweeps.definition import MAP, is_sweep
-from lifecycle.sweeps.points import Point, UnusableMap, build_points
+from lifecycle.sweeps.definition import MAP, find_conflicting_parameters, is_sweep
+from lifecycle.sweeps.points import Point, UnusableMap, build_points, list_value_names
 from lifecycle.sweeps.replicates import replicate_points
 from reconciler.attempt.paths import recorded_attempt_paths
 from reconciler.errors import MissingInput, ReconcilerError
@@ -71,10 +71,10 @@ def points_of(
         raise UnfitMap(stage.id, why) from error
     except UnusableMap as error:
         raise UnfitMap(stage.id, str(error)) from error
-    both = [name for name in found[0].values if name in stage.parameters] if found else []
-    if both:
-        why = f"both the map and parameters.{both[0]} set {both[0]}"
-        raise UnfitMap(stage.id, why)
+    leading = [stage, *find_point_source_stages(state, stage)][-1].parameters[MAP]
+    names = list_value_names(point.values for point in found)
+    if both := find_conflicting_parameters(leading, stage.parameters, names):
+        raise UnfitMap(stage.id, f"both the map and parameters.{both[0]} set {both[0]}")
     return found
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import points_table_path, task_table_paths
+from lifecycle.sweeps.points import list_value_names
 from lifecycle.sweeps.replicates import (
     REPLICATES,
     SEED,
@@ -72,12 +73,12 @@ def _render_csv(stage: Stage, rows: Sequence[Mapping[str, Any]], *, is_looped: b
     """Return the table of tasks as CSV text.
 
     The columns are the key, the round if the sweep is in a loop, the parameter values, the state
-    and the metrics of each task.
+    and the metrics of each task. A cell is empty if the task's point has no such value.
     """
     metrics = stage.work.task_rules.metrics
     numbers = list(metrics)
     errors = [name for name, metric in metrics.items() if metric.error]
-    values = list(rows[0]["values"]) if rows else []
+    values = list_value_names(row["values"] for row in rows)
     seeds = [SEED] if rows and SEED in rows[0] else []
     about = [*seeds, "state", "attempts", "exit_code", "seconds", "cpu_seconds", "memory", "folder"]
     first = ["key", *(["round"] if is_looped else [])]
@@ -85,7 +86,7 @@ def _render_csv(stage: Stage, rows: Sequence[Mapping[str, Any]], *, is_looped: b
     lines = csv.writer(out, lineterminator="\n")
     lines.writerow([*first, *values, *about, *numbers, *(f"{name}_error" for name in errors)])
     for row in rows:
-        own = [row["values"][name] for name in values] + [row[name] for name in about]
+        own = [row["values"].get(name) for name in values] + [row[name] for name in about]
         cells = [*own, *(row["metrics"].get(name) for name in numbers)]
         cells += [row.get("errors", {}).get(name) for name in errors]
         texts = (one if one is None or isinstance(one, str) else json.dumps(one) for one in cells)
@@ -136,7 +137,7 @@ def _render_points_csv(stage: Stage, rows: Sequence[Mapping[str, Any]]) -> str:
     """
     metrics = stage.work.task_rules.metrics
     means = {row["key"]: row for row in average_replicates(_select_done_rows(rows))}
-    values = list(strip_replicate(rows[0]["values"]))
+    values = list_value_names(strip_replicate(row["values"]) for row in rows)
     errors = [f"{name}_error" for name in metrics]
     out = io.StringIO()
     lines = csv.writer(out, lineterminator="\n")

@@ -137,7 +137,9 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "no folder's name": ({"points": [{"T": "a/b"}]}, "cannot be the name of a folder"),
     "too many": ({"grid": {"T": {"from": 1, "to": 1000000}}}, "at most 100,000"),
     "lists of several lengths": ({"zip": {"T": [1, 2], "L": [8]}}, "the same length"),
-    "names that differ": ({"points": [{"T": 1}, {"L": 1}]}, "expected values for T"),
+    "a grid with a default": ({"grid": {"folder_name": [1]}}, "in only one place"),
+    "an order by no value": ({"points": [{"T": 1}, {"L": 1}], "order": "W"}, "the names L, T"),
+    "too many names": ({"points": [{f"T{n}": n} for n in range(1001)]}, "1,001 different names"),
     "a step that leads away": ({"grid": {"T": {"from": 1, "to": 0}}}, "cannot get from 1 to 0"),
     "a list in a point": ({"points": [{"T": [1]}]}, "a finite number"),
     "a column of the table": ({"points": [{"state": 1}]}, "is already a column"),
@@ -154,7 +156,8 @@ def test_invalid_map_is_refused(tmp_path: Path, name: str) -> None:
     map_, said = BAD[name]
     place = Place(tmp_path / "root")
     place.path.mkdir()
-    plan = {"workflow_id": "w-1", "purpose": "No.", "stages": [sweep(tmp_path / "trace", map_)]}
+    stage = sweep(tmp_path / "trace", map_, folder_name=0)
+    plan = {"workflow_id": "w-1", "purpose": "No.", "stages": [stage]}
     before = tree(place.path)
     answer = place.json("init", str(write_plan(tmp_path, plan)), "--consent", "trust")
     assert answer.code == 1
