@@ -215,9 +215,11 @@ _SIMILAR = 0.75
 def _find_similar_names(target: Workflow | Stage, of: str, path: str) -> Iterator[str]:
     """Yield a warning if the name of a new parameter is similar to a known name.
 
-    The new name may be a typing error.
+    The new name may be a typing error. Also yield a warning for a new parameter of the plan.
     """
     field_, _, name = path.partition(".")
+    if field_ == "parameters" and isinstance(target, Workflow):
+        yield f"{path} is a new parameter of the plan, and no stage uses it yet (parameters.use)"
     if field_ != "parameters" or not isinstance(target, Stage) or name in PARAMETERS_OF_WFCTL:
         return
     own = {one.lower(): one for one in target.parameters}

@@ -221,7 +221,8 @@ def _find_parameter_origins(state: Workflow, stage: Stage) -> dict[str, str]:
     found = dict.fromkeys(map(str, stage.parameters), "the plan")
     for amendment in state.amendments.values():
         changed = amendment.changes.get("parameters") if amendment.status == "approved" else None
-        if stage.id in amendment.targets and isinstance(changed, dict):
+        named = (*amendment.targets, *state.list_parameter_users(amendment))
+        if stage.id in named and isinstance(changed, dict):
             by = f"{amendment.id}, approved by {amendment.approved_by or 'a person'}"
             found.update(dict.fromkeys(map(str, changed), by))
     return found

@@ -303,6 +303,10 @@ def _record_affected_stages(log: CheckedWorkflow, amendment: CheckedAmendment, e
     named = {amendment.data.get("stage"), *amendment.data.get("also", [])} - {None}
     named |= {*amendment.data.get("rewired", {})} if kind == _OF_SEVERAL else set()
     affected = set(event["data"]["invalidated_stages"])
+    is_of_plan = amendment.data.get("stage") is None and "parameters" in (
+        amendment.data.get("changes") or {}
+    )
+    named |= affected if is_of_plan else set()
     amendment.reach, amendment.command = frozenset(named | affected), event["command_id"]
     for stage in (log.stages[id_] for id_ in named):
         if stage.status == "failed":

@@ -28,6 +28,7 @@ from lifecycle.words.document import (
     restore_key_order,
 )
 from lifecycle.words.mandates import MANDATES
+from lifecycle.words.plan_parameters import PLAN_PARAMETERS, add_plan_values, remove_plan_values
 from lifecycle.words.rounds import ROUNDS
 
 #: Fields that contain an object. A change of such a field lists the changed keys of the object,
@@ -40,6 +41,8 @@ _AMONG = frozenset({"parameters", "success_criteria", "name"})
 #: Fields from which a submission is built. If one changes, a prepared submission is out of date.
 _BUILT_FROM = frozenset({"parameters", "backend", "inputs"})
 _PROFILES = frozenset({"default_backend", "backend_profiles"})
+#: Fields of a workflow that only wfctl changes.
+OWN_FIELDS = (*WORKFLOW_FIELDS, MANDATES, ROUNDS, PLAN_PARAMETERS)
 #: Name of the policy in the proof of an approval that a mandate (permission given in advance) made.
 BY_MANDATE = "mandate"
 
@@ -150,7 +153,8 @@ def fold_approval(draft: Workflow, event: Event, accepted: Container[str]) -> No
         draft.scripts = event.data.get("scripts", {})
         amendment.scripts = dict(draft.scripts)
     amendment.invalidated_stages = event.data.get("invalidated_stages", [])
-    keeps = {id_: can_keep_finished_tasks(draft, amendment, id_) for id_ in amendment.targets}
+    named = [*amendment.targets, *draft.list_parameter_users(amendment)]
+    keeps = {id_: can_keep_finished_tasks(draft, amendment, id_) for id_ in named}
     below = {*amendment.invalidated_stages} - {*keeps}
     keeps |= {id_: True for id_ in below if can_keep_finished_tasks(draft, amendment, id_)}
     apply_amendment(draft, amendment)
@@ -178,12 +182,14 @@ def can_keep_finished_tasks(draft: Workflow, amendment: Amendment, id_: str) -> 
     stage = draft.stages.get(id_)
     if stage is None or (stage.keep_as and not stage.keeps_tasks):
         return False
-    if not stage.work.keeps_tasks(stage.work):
+    users = {*draft.list_parameter_users(amendment)}
+    if not stage.work.keeps_tasks(stage.work) or id_ in users:
         return False
     if amendment.kind == PLAN_CHANGE and id_ in amendment.rewired:
-        above = upstream(_dependency_graph(draft), [id_]) & {*amendment.rewired}
-        rest = all(
-            is_only_result_check_changed(draft, restrict_to_stage(amendment, one)) for one in above
+        above = upstream(_dependency_graph(draft), [id_])
+        rest = above.isdisjoint(users) and all(
+            is_only_result_check_changed(draft, restrict_to_stage(amendment, one))
+            for one in above & {*amendment.rewired}
         )
         rest = rest or is_affected_only_by_partner(draft, amendment, stage)
         return rest and can_keep_finished_tasks(draft, restrict_to_stage(amendment, id_), id_)
@@ -208,7 +214,7 @@ def is_affected_only_by_partner(draft: Workflow, amendment: Amendment, stage: St
     if _PROFILES & set(amendment.changes):
         return False
     partners = [partner.id for partner in find_point_source_stages(draft, stage)]
-    changed = {*amendment.targets, *amendment.rewired}
+    changed = {*amendment.targets, *amendment.rewired, *draft.list_parameter_users(amendment)}
     reached = changed | downstream(_dependency_graph(draft), changed)
     own = {*stage.depends_on} & reached
     return (
@@ -230,26 +236,36 @@ def _dependency_graph(draft: Workflow) -> dict[str, list[str]]:
 def apply_amendment(draft: Workflow, amendment: Amendment) -> None:
     """Change the plan in ``draft`` as the amendment describes.
 
-    The statuses of the stages do not change.
+    The statuses of the stages do not change. The stages get the new values of the plan's
+    parameters.
     """
-    if amendment.insert is not None:
-        _insert_stage(draft, amendment.insert, amendment.place)
-    for stage, change in amendment.rewired.items():
-        of = draft.stages[stage]
-        for field, values in collect_changes_by_field(change).items():
-            setattr(of, field, _compute_new_value(getattr(of, field), field, values))
-    target = draft.stages[amendment.stage] if amendment.stage else draft
-    for field, change in amendment.changes.items():
-        setattr(target, field, _compute_new_value(getattr(target, field), field, change))
+    for stage in draft.stages.values():
+        stage.parameters = remove_plan_values(stage.parameters, draft.parameters)
+    _apply_changes(draft, amendment)
+    for stage in draft.stages.values():
+        stage.parameters = add_plan_values(stage.parameters, draft.parameters)
     for id_ in amendment.targets:
         if is_only_recheck_needed(draft, amendment, id_):
             for attempt in draft.stage(id_).attempts:
                 attempt.is_refuted = False  # that verdict no longer exists
 
 
+def _apply_changes(draft: Workflow, amendment: Amendment) -> None:
+    """Insert the new stage of an amendment, and change the fields of stages and workflow."""
+    if amendment.insert is not None:
+        _insert_stage(draft, amendment.insert, amendment.place)
+    for id_, change in amendment.rewired.items():
+        of = draft.stages[id_]
+        for field, values in collect_changes_by_field(change).items():
+            setattr(of, field, _compute_new_value(getattr(of, field), field, values))
+    target = draft.stages[amendment.stage] if amendment.stage else draft
+    for field, change in amendment.changes.items():
+        setattr(target, field, _compute_new_value(getattr(target, field), field, change))
+
+
 def parameters_in_plan_version(state: Workflow, stage: Stage, plan: int) -> dict[str, Any]:
     """Return the parameters that the stage had in an earlier version of the plan."""
-    found = dict(stage.parameters)
+    found, of_plan = remove_plan_values(stage.parameters, state.parameters), state.parameters
     later = [one for one in state.amendments.values() if (one.version or 0) > plan > 0]
     for amendment in sorted(later, key=lambda one: one.version or 0, reverse=True):
         if amendment.status != "approved" or amendment.record is not None:
@@ -257,10 +273,16 @@ def parameters_in_plan_version(state: Workflow, stage: Stage, plan: int) -> dict
         changes = amendment.changes if amendment.stage == stage.id else {}
         if stage.id in amendment.rewired:
             changes = collect_changes_by_field(amendment.rewired[stage.id])
-        for name, leaf in changes.get("parameters", {}).items():
-            found.pop(name, None)
-            found |= {name: leaf["old"]} if "old" in leaf else {}
-    return found
+        found = _undo_changes(found, changes.get("parameters", {}))
+        if amendment.stage is None:
+            of_plan = _undo_changes(of_plan, amendment.changes.get(PLAN_PARAMETERS, {}))
+    return add_plan_values(found, of_plan)
+
+
+def _undo_changes(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values as they were before the changes."""
+    kept = {name: value for name, value in values.items() if name not in changes}
+    return kept | {name: leaf["old"] for name, leaf in changes.items() if "old" in leaf}
 
 
 def _insert_stage(draft: Workflow, definition: dict[str, Any], place: int | None) -> None:
@@ -292,7 +314,8 @@ def _mark_affected_stages(draft: Workflow, amendment: Amendment) -> None:
     The marks state that a mandate applies, that the current attempt is outdated, that results must
     be checked again, or that the stage must run again.
     """
-    for id_ in {*amendment.targets, *amendment.invalidated_stages} & {*draft.stages}:
+    named = [*amendment.targets, *draft.list_parameter_users(amendment)]
+    for id_ in {*named, *amendment.invalidated_stages} & {*draft.stages}:
         stage, name = draft.stages[id_], amendment.mandate
         older = [one for one in stage.mandates if one != name]
         stage.mandates = [] if name is None else [name, *older]
@@ -307,7 +330,7 @@ def _mark_affected_stages(draft: Workflow, amendment: Amendment) -> None:
         stage.is_rejudged = is_only_recheck_needed(draft, amendment, id_)
     for stage in _find_stages_to_regenerate(draft, amendment):
         stage.regenerate = True
-    for target in map(draft.stage, amendment.targets):
+    for target in map(draft.stage, named):
         if target.status is Status.FAILED and _should_failed_stage_rerun(amendment, target):
             target.rerun_by = amendment.id
 
@@ -333,9 +356,10 @@ def is_only_recheck_needed(draft: Workflow, amendment: Amendment, id_: str) -> b
     """
     if amendment.kind != PLAN_CHANGE:
         return is_only_result_check_changed(draft, amendment)
-    named = ({id_} | upstream(_dependency_graph(draft), [id_])) & {*amendment.rewired}
-    parts = [restrict_to_stage(amendment, one) for one in named]
+    reached = {id_} | upstream(_dependency_graph(draft), [id_])
+    parts = [restrict_to_stage(amendment, one) for one in reached & {*amendment.rewired}]
     moved = bool(_PROFILES & set(amendment.changes))
+    moved = moved or not reached.isdisjoint(draft.list_parameter_users(amendment))
     return (
         bool(parts) and not moved and all(is_only_result_check_changed(draft, one) for one in parts)
     )
@@ -370,11 +394,14 @@ def _should_failed_stage_rerun(amendment: Amendment, stage: Stage) -> bool:
 
 def _find_stages_to_regenerate(draft: Workflow, amendment: Amendment) -> list[Stage]:
     """Return the stages whose prepared submission is out of date after the amendment."""
-    if amendment.kind == PLAN_CHANGE and not _PROFILES & set(amendment.changes):
-        return [draft.stages[id_] for id_, one in amendment.rewired.items() if _BUILT_FROM & {*one}]
     if amendment.stage is not None:
         return [draft.stages[amendment.stage]] if _BUILT_FROM & set(amendment.changes) else []
-    return list(draft.stages.values()) if _PROFILES & set(amendment.changes) else []
+    if _PROFILES & set(amendment.changes):
+        return list(draft.stages.values())
+    rewired = amendment.rewired.items() if amendment.kind == PLAN_CHANGE else ()
+    changed = [id_ for id_, one in rewired if _BUILT_FROM & {*one}]
+    changed += draft.list_parameter_users(amendment)
+    return [draft.stages[id_] for id_ in dict.fromkeys(changed)]
 
 
 def _fold_detected_drift(draft: Workflow, event: Event) -> None:
@@ -447,7 +474,7 @@ def _extend_edit_decisions(edits: list[dict[str, Any]], event: Event) -> list[di
 
 def _apply_unknown_field_change(draft: Workflow, change: dict[str, Any]) -> None:
     """Store or remove a field from an edited file that wfctl does not define."""
-    known = STAGE_FIELDS if change.get("stage") else (*WORKFLOW_FIELDS, MANDATES, ROUNDS)
+    known = STAGE_FIELDS if change.get("stage") else OWN_FIELDS
     if change["field"] in known:
         return  # another program wrote this event, which would hide the real field
     extra = draft.stages[change["stage"]].extra if change.get("stage") else draft.extra
@@ -461,7 +488,7 @@ E = TypeVar("E", bound=Event)
 Apply = Callable[[Workflow, Event], None]
 
 #: Version of the fold. A cached state from another version of the fold is not used.
-REDUCER = 44
+REDUCER = 45
 
 
 def evolve(

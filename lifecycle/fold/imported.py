@@ -15,6 +15,7 @@ from lifecycle.words.document import (
     restore_key_order,
 )
 from lifecycle.words.limits import MAX_COUNT
+from lifecycle.words.plan_parameters import add_plan_values
 
 TYPES = frozenset({"line.imported", "state.imported"})
 #: Id of the attempt that was running when the workflow was imported. Another program or a lost log
@@ -56,6 +57,8 @@ def replace_state_from_document(draft: Workflow, document: dict[str, Any]) -> No
     draft.backend_profiles = given.get("backend_profiles", {})
     draft.stages = {entry["id"]: build_imported_stage(entry) for entry in given["stages"]}
     draft.extra = {k: v for k, v in document.items() if k not in WORKFLOW_FIELDS}
+    for stage in draft.stages.values():
+        stage.parameters = add_plan_values(stage.parameters, draft.parameters)
 
 
 def build_imported_stage(entry: dict[str, Any]) -> Stage:

@@ -14,6 +14,7 @@ from lifecycle.sweeps.definition import MAP
 from lifecycle.words.document import collect_changes_by_field
 from lifecycle.words.mandates import RULE, format_count
 from lifecycle.words.metrics import parse_valid_metrics
+from lifecycle.words.plan_parameters import PLAN_PARAMETERS
 from lifecycle.words.rounds import (
     LoopDefinition,
     find_values_outside_envelope,
@@ -292,6 +293,8 @@ def _is_recomputation_required(
     if amendment.record is not None or not {*stages} & {*amendment.invalidated_stages}:
         return False
     if amendment.kind in ("stage_insert", "stage_skip"):
+        return True
+    if amendment.stage is None and PLAN_PARAMETERS in amendment.changes:
         return True
     changes = {id_: collect_changes_by_field(change) for id_, change in amendment.rewired.items()}
     if amendment.stage is not None:

@@ -23,6 +23,7 @@ from lifecycle.sweeps.parameters import PARAMETERS_OF_WFCTL
 from lifecycle.sweeps.replicates import REPLICATE, SEED_VARIABLE
 from lifecycle.sweeps.work import Work, build_work
 from lifecycle.words.mandates import format_count, format_number
+from lifecycle.words.plan_parameters import list_used_names
 from lifecycle.words.rounds import LoopDefinition
 
 #: A parameter in a shell command, together with the next character. A character such as ``:`` or
@@ -53,7 +54,12 @@ def list_advice(state: Workflow, scripts: str = "") -> list[str]:
             *_find_verify_only_parameters(stage, scripts),
         )
     ]
-    return [*found, *_find_low_loop_limits(state), *_find_budget_stops(state)]
+    return [
+        *found,
+        *_find_unused_plan_parameters(state),
+        *_find_low_loop_limits(state),
+        *_find_budget_stops(state),
+    ]
 
 
 def group_parameters_by_consumer(parameters: Mapping[str, Any]) -> dict[str, list[str]]:
@@ -175,7 +181,8 @@ def _find_verify_only_parameters(stage: Stage, scripts: str) -> Iterator[str]:
     others = f"{command} {scripts}"
     if not command or _is_parameter_used(None, others):
         return
-    for name in (name for name in stage.parameters if name not in PARAMETERS_OF_WFCTL):
+    aside = PARAMETERS_OF_WFCTL | {*list_used_names(stage.parameters)}
+    for name in (name for name in stage.parameters if name not in aside):
         if _is_parameter_used(name, judging) and not _is_parameter_used(name, others):
             yield (
                 f"{stage.id}: only a verify command uses {_PREFIX}{name}, but a new value makes "
@@ -224,6 +231,18 @@ def _is_parameter_used(name: str | None, text: str) -> bool:
 def _format_names(names: set[str] | None) -> str:
     """Return the names as a comma-separated list, or "no values" for an empty list."""
     return ", ".join(sorted(names or ())) or "no values"
+
+
+def _find_unused_plan_parameters(state: Workflow) -> Iterator[str]:
+    """Yield advice for each parameter of the plan that no stage uses."""
+    stages = state.stages.values()
+    used = {name for stage in stages for name in list_used_names(stage.parameters)}
+    for name in state.parameters:
+        if name not in used:
+            yield (
+                f"parameters.{name}: no stage uses this parameter of the plan. List {name} in "
+                "parameters.use of each stage that needs the value"
+            )
 
 
 def _find_low_loop_limits(state: Workflow) -> Iterator[str]:

@@ -17,6 +17,7 @@ from lifecycle.state.conditions import find_cycle
 from lifecycle.state.session_budget import config_problems
 from lifecycle.sweeps import variables
 from lifecycle.sweeps.definition import is_sweep
+from lifecycle.sweeps.parameters import PARAMETERS_OF_WFCTL
 from lifecycle.sweeps.work import Work, build_work
 from lifecycle.words.document import (
     STAGE_FIELDS,
@@ -35,6 +36,11 @@ from lifecycle.words.metrics import (
     metric_problems,
     parse_result_entries,
     resolve_result,
+)
+from lifecycle.words.plan_parameters import (
+    PLAN_PARAMETERS,
+    add_plan_values,
+    find_plan_parameter_problems,
 )
 from lifecycle.words.rounds import ROUNDS
 from lifecycle.words.validation_errors import explain_validation_error
@@ -89,6 +95,7 @@ class Plan(_Document):
     results: JsonValue = None
     mandates: JsonValue = None
     rounds: JsonValue = None
+    parameters: JsonValue = None
 
 
 def build_creation_payload(plan: Any, *, created: str, **facts: Any) -> WorkflowCreated:
@@ -125,7 +132,11 @@ def definition_problems(plan: dict[str, Any]) -> list[str]:
 
 def _find_problems(plan: Plan) -> list[str]:
     """Return the problems of a plan whose fields have valid types."""
+    known = [(stage.id, stage.parameters) for stage in plan.stages]
+    wrong = [*find_plan_parameter_problems(plan.parameters, known, PARAMETERS_OF_WFCTL)]
+    plan = _add_plan_values(plan)
     found = [
+        *wrong,
         *_find_graph_problems(plan),
         *_find_missing_profiles(plan),
         *_find_remote_profile_problems(plan),
@@ -138,6 +149,16 @@ def _find_problems(plan: Plan) -> list[str]:
         *_find_metric_problems(plan),
         *_find_limit_problems(plan),
     ]
+
+
+def _add_plan_values(plan: Plan) -> Plan:
+    """Return the plan with the values of its parameters in each stage that uses them."""
+    given = plan.parameters if isinstance(plan.parameters, dict) else {}
+    stages = [
+        stage.model_copy(update={"parameters": add_plan_values(stage.parameters, given)})
+        for stage in plan.stages
+    ]
+    return plan.model_copy(update={"stages": stages})
 
 
 def complete_stage_definition(definition: dict[str, Any]) -> dict[str, Any]:
@@ -188,7 +209,7 @@ def _build_document(model: Plan, created: str) -> dict[str, Any]:
     document = {**dumped, "stages": stages, "session_config": config}
     document["created"] = document["updated"] = created
     document.pop("workflow_status", None)
-    for name in (RESULTS, MANDATES, ROUNDS):
+    for name in (RESULTS, MANDATES, ROUNDS, PLAN_PARAMETERS):
         if document[name] is None:
             del document[name]
     return _move_fields_first(document, WORKFLOW_FIELDS)

@@ -14,6 +14,7 @@ from lifecycle.sweeps.parameters import PARAMETERS_OF_WFCTL, WORDS_OF_PARAMETER
 from lifecycle.words.document import STAGE_FIELDS, WORKFLOW_FIELDS
 from lifecycle.words.mandates import MANDATES
 from lifecycle.words.metrics import METRICS, RESULTS
+from lifecycle.words.plan_parameters import PLAN_PARAMETERS
 from lifecycle.words.rounds import ROUNDS
 
 #: Fields for people. wfctl stores and shows them, but no rule uses them.
@@ -21,7 +22,10 @@ FOR_PEOPLE = ("description", "tags")
 FREE = "x-"
 #: Field in files of the published protocol: an object with the result of a verification.
 _FOUND = "verification"
-OF_WORKFLOW = (*WORKFLOW_FIELDS, "purpose", RESULTS, MANDATES, ROUNDS, *FOR_PEOPLE)
+OF_WORKFLOW = (
+    *(*WORKFLOW_FIELDS, "purpose", RESULTS, MANDATES, ROUNDS, PLAN_PARAMETERS),
+    *FOR_PEOPLE,
+)
 OF_STAGE = (*STAGE_FIELDS, *FOR_PEOPLE)
 
 #: Description of each field of a plan. Fields that only a running workflow has are missing.
@@ -40,6 +44,8 @@ WORDS_OF_WORKFLOW: dict[str, str] = {
     "tasks, core_hours, scripts.",
     ROUNDS: "Optimization loops, by name. A loop repeats its stages in rounds, with new points in "
     "each round: stages, points, ask, within, each, until, at_most, tasks, core_hours, scripts.",
+    PLAN_PARAMETERS: "Parameters of the whole plan, by name. A stage that lists a name in "
+    "parameters.use gets the value as one of its own parameters.",
     "version": "The version of the plan. A new plan has version 1. Each approved amendment adds 1.",
     "experiment_design": "The path of your description of the experiment, relative to the "
     "workflow's folder.",

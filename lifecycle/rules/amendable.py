@@ -14,6 +14,7 @@ from lifecycle.state.status import Status
 from lifecycle.state.workflow import PLAN_CHANGE, Stage, Workflow
 from lifecycle.words.mandates import MANDATES
 from lifecycle.words.metrics import RESULTS
+from lifecycle.words.plan_parameters import PLAN_PARAMETERS, list_used_names
 from lifecycle.words.rounds import ROUNDS
 
 Leaf = dict[str, Any]
@@ -39,6 +40,7 @@ WORKFLOW_FIELDS = frozenset(
         RESULTS,
         MANDATES,
         ROUNDS,
+        PLAN_PARAMETERS,
         "consent",
         "signers",
     }
@@ -86,7 +88,7 @@ def fill_in_old_values(target: Workflow | Stage, changes: Mapping[str, Any]) -> 
         raise InvalidAmendment(problems)
     found: dict[str, Any] = {}
     for field, change in changes.items():
-        value = getattr(target, field)
+        value = _read_field(target, field)
         if field in KEYED:
             found[field] = {
                 k: _fill_in_old_value(f"{field}.{k}", value, k, leaf) for k, leaf in change.items()
@@ -96,10 +98,19 @@ def fill_in_old_values(target: Workflow | Stage, changes: Mapping[str, Any]) -> 
     return found
 
 
+def _read_field(target: Workflow | Stage, field: str) -> Any:
+    """Return the value of a field. The parameters of a stage are without those of the plan."""
+    value = getattr(target, field)
+    if field != "parameters" or not isinstance(target, Stage):
+        return value
+    used = {*list_used_names(value)}
+    return {name: one for name, one in value.items() if name not in used}
+
+
 def check_old_values(target: Workflow | Stage, changes: Mapping[str, Any]) -> None:
     """Raise `StaleAmendment` unless every recorded ``old`` value equals the field's value."""
     for field, change in changes.items():
-        value = getattr(target, field)
+        value = _read_field(target, field)
         leaves = change if field in KEYED else {field: change}
         there = value if field in KEYED else {field: value}
         for key, leaf in leaves.items():
@@ -216,7 +227,9 @@ def _add_change(
     if not keys:
         raise InvalidAmendment([f"{field}: name the key to change, such as {field}.x"])
     leaves = changes.setdefault(field, {})
-    before = leaves[keys[0]]["new"] if keys[0] in leaves else getattr(target, field).get(keys[0])
+    before = (
+        leaves[keys[0]]["new"] if keys[0] in leaves else _read_field(target, field).get(keys[0])
+    )
     leaves[keys[0]] = {"new": _replace_nested_value(before, keys[1:], value)}
 
 
@@ -259,9 +272,13 @@ def build_plan_change(
         reason=reason,
         changes=changes,
         rewired=edits,
-        insert=stage_definition(plan.stages[new[0]]) if new else None,
+        insert=_build_inserted_stage(plan.stages[new[0]]) if new else None,
         place=place,
     )
+
+
+def _build_inserted_stage(stage: Stage) -> dict[str, Any]:
+    return {**stage_definition(stage), "parameters": _read_field(stage, "parameters")}
 
 
 def _find_unchangeable_differences(state: Workflow, plan: Workflow) -> Iterator[str]:
@@ -279,7 +296,7 @@ def _find_unchangeable_differences(state: Workflow, plan: Workflow) -> Iterator[
         {
             name: value
             for name, value in one.extra.items()
-            if name not in (RESULTS, MANDATES, ROUNDS)
+            if name not in (RESULTS, MANDATES, ROUNDS, PLAN_PARAMETERS)
         }
         for one in (state, plan)
     )
@@ -317,7 +334,7 @@ def _compute_changes(before: Any, after: Any, fields: frozenset[str]) -> dict[st
     """Return the changes of the given fields from one workflow or stage to another."""
     found: dict[str, Any] = {}
     for field in sorted(fields):
-        old, new = getattr(before, field), getattr(after, field)
+        old, new = _read_field(before, field), _read_field(after, field)
         if field not in KEYED:
             if _render_value({"": old}, "") != _render_value({"": new}, ""):
                 found[field] = {"new": new}

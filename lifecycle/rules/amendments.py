@@ -28,6 +28,7 @@ from lifecycle.state.workflow import PLAN_CHANGE, Amendment, Stage, Workflow
 from lifecycle.words.document import collect_changes_by_field
 from lifecycle.words.mandates import MANDATES
 from lifecycle.words.metrics import RESULTS, find_malformed_results
+from lifecycle.words.plan_parameters import PLAN_PARAMETERS
 from lifecycle.words.rounds import ROUNDS, parse_valid_loops
 from lifecycle.words.values import is_placeholder, stage_number
 from wording import FirstReasons
@@ -56,6 +57,7 @@ def decide_proposal(state: Workflow, command: p.AmendmentProposed) -> Decision:
         state.stage(command.stage)
     problems = list(_find_forbidden_changes(command, bool(command.rewire)))
     problems += _find_pointless_stages(state, command)
+    problems += _find_missing_stages(state, command)
     if command.reason is not None and is_placeholder(command.reason):
         problems.append(
             f"reason: expected a reason in your own words, found {command.reason!r:.80}"
@@ -145,6 +147,24 @@ def _find_pointless_stages(state: Workflow, command: p.AmendmentProposed) -> Ite
             yield f"{id_} is already skipped"
         if command.kind == "stage_rerun" and status in _NOTHING_TO_RERUN:
             yield f"{id_} is {status.value}: so it has no run that could be repeated"
+
+
+def _find_missing_stages(state: Workflow, command: p.AmendmentProposed) -> Iterator[str]:
+    """Yield a problem for each new plan parameter that is a parameter of a stage.
+
+    The user probably forgot to name the stage.
+    """
+    changes = command.changes.get(PLAN_PARAMETERS)
+    if command.stage is not None or command.kind == PLAN_CHANGE or not isinstance(changes, dict):
+        return
+    for name in changes:
+        stages = [one.id for one in state.stages.values() if name in one.parameters]
+        if name not in state.parameters and stages:
+            yield (
+                f"parameters.{name}: the plan has no parameter {name}, but {', '.join(stages)} has "
+                f"one; name the stage by its own option: --stage {stages[0]} --set "
+                f"parameters.{name}=VALUE"
+            )
 
 
 def _complete_proposal(state: Workflow, command: p.AmendmentProposed) -> p.AmendmentProposed:
@@ -274,7 +294,7 @@ def _find_new_definition_problems(state: Workflow, amendment: Amendment) -> Iter
     )
     yield from _find_broken_loops(state, changed)
     yield from _find_from_round_problems(state, amendment)
-    for field in (MANDATES, ROUNDS):
+    for field in (MANDATES, ROUNDS, PLAN_PARAMETERS):
         if field in amendment.changes or getattr(changed, field):
             then, now = (
                 {**one, field: getattr(of, field)} for one, of in ((then, state), (now, changed))

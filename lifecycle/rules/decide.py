@@ -19,7 +19,7 @@ from lifecycle.errors import (
     build_needs_consent_error,
 )
 from lifecycle.event import DECIDED, State, build_unrecorded_events
-from lifecycle.fold.evolve import fold_events
+from lifecycle.fold.evolve import OWN_FIELDS, fold_events
 from lifecycle.payload import models as p
 from lifecycle.payload.check_data import fill_defaults_and_find_misfit
 from lifecycle.rules import stages
@@ -32,10 +32,8 @@ from lifecycle.state.session_budget import (
 )
 from lifecycle.state.status import BLOCKING, FINISHED, Status, retry_limit
 from lifecycle.state.workflow import Drift, Stage, Workflow
-from lifecycle.words.document import STAGE_FIELDS, WORKFLOW_FIELDS
+from lifecycle.words.document import STAGE_FIELDS
 from lifecycle.words.limits import find_oversized_event_problem
-from lifecycle.words.mandates import MANDATES
-from lifecycle.words.rounds import ROUNDS
 
 if TYPE_CHECKING:
     from lifecycle.payload.models import Payload
@@ -114,7 +112,7 @@ def _find_waiting_drift(state: Workflow, file: str, detected: int | None) -> Dri
 
 def _require_unknown_field(state: Workflow, change: p.UnknownField) -> None:
     """Raise `Refused` if the changed field is one that the protocol defines."""
-    known = STAGE_FIELDS if change.stage is not None else (*WORKFLOW_FIELDS, MANDATES, ROUNDS)
+    known = STAGE_FIELDS if change.stage is not None else OWN_FIELDS
     if change.stage is not None:
         state.stage(change.stage)
     if change.field in known:

@@ -207,6 +207,7 @@ def _find_directly_changed(state: Workflow, changed: Workflow, amendment: Amendm
         changes_only = amendment.kind != "stage_rerun" and bool(amendment.changes)
         harmless = changes_only and set(amendment.changes) <= _HARMLESS
         return found if harmless else found | {*amendment.targets}
+    found |= {*state.list_parameter_users(amendment)}
     return found | {
         stage.id
         for stage in state.stages.values()

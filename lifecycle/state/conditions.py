@@ -176,7 +176,11 @@ def open_amendments_of_failed_stage(state: Workflow, stage: Stage) -> list[str]:
         return []
     graph = {id_: one.depends_on for id_, one in state.stages.items()}
     changed = {stage.id, *upstream(graph, [stage.id])}
-    return [one.id for one in state.pending_amendments if changed & {one.stage, *one.targets}]
+    return [
+        one.id
+        for one in state.pending_amendments
+        if changed & {one.stage, *one.targets, *state.list_parameter_users(one)}
+    ]
 
 
 def _find_waiting_loop_hindrances(state: Workflow) -> Iterator[Hindrance]:

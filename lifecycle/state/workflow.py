@@ -14,6 +14,7 @@ from lifecycle.state.status import FINISHED, Status, backend_type
 from lifecycle.sweeps.work import Work, build_work
 from lifecycle.words.mandates import MANDATES, Mandate, parse_valid_mandates
 from lifecycle.words.metrics import RESULTS, parse_result_entries
+from lifecycle.words.plan_parameters import PLAN_PARAMETERS, list_used_names
 from lifecycle.words.rounds import ROUNDS, LoopDefinition, loop_limits_as_mandate, parse_valid_loops
 
 #: Verdicts on an attempt whose next step failed because of a check, a disk or a machine.
@@ -511,6 +512,25 @@ class Workflow:
     @rounds.setter
     def rounds(self, given: dict[str, Any]) -> None:
         self.extra[ROUNDS] = given
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """Return the parameters of the whole plan, by name."""
+        return _object(self.extra.get(PLAN_PARAMETERS))
+
+    @parameters.setter
+    def parameters(self, given: dict[str, Any]) -> None:
+        self.extra[PLAN_PARAMETERS] = given
+
+    def list_parameter_users(self, amendment: Amendment) -> list[str]:
+        """Return the stages that use a parameter of the plan that the amendment changes."""
+        found = amendment.changes.get(PLAN_PARAMETERS) if amendment.stage is None else None
+        changed = _object(found).keys()
+        return [
+            id_
+            for id_, stage in self.stages.items()
+            if changed and not changed.isdisjoint(list_used_names(stage.parameters))
+        ]
 
     def loop(self, name: str) -> LoopDefinition:
         """Return the definition of the loop. Raises KeyError if no loop has this name."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from lifecycle.words.mandates import TIME_LIMIT
 from lifecycle.words.metrics import METRICS
+from lifecycle.words.plan_parameters import USE
 
 #: Description of each parameter that wfctl uses. The command of a stage gets all other parameters.
 WORDS_OF_PARAMETER: dict[str, str] = {
@@ -46,5 +47,8 @@ WORDS_OF_PARAMETER: dict[str, str] = {
     "file fit.json. Instead of this place, you can write an object with the place as `at`, and "
     "error, unit, better (lower or higher) and reference (value, error, source). For a sweep, "
     "each number is a column of tasks.csv.",
+    USE: "The parameters of the plan that this stage uses, as a list of names. Its commands get "
+    "each value as WFCTL_PARAM_<name>. If a value changes, only the stages that use it are "
+    "computed again.",
 }
 PARAMETERS_OF_WFCTL = frozenset(WORDS_OF_PARAMETER)

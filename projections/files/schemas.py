@@ -151,6 +151,10 @@ def _build_plan_schema() -> Document:
     known = {
         **_build_state_schema()["properties"],
         "purpose": _TEXT,
+        "parameters": {
+            "type": "object",
+            "additionalProperties": {"type": ["string", "number", "boolean"]},
+        },
         "stages": {"type": "array", "minItems": 1},
     }
     whole = _build_closed_schema(WORDS_OF_WORKFLOW, known, ["workflow_id", "stages"])

@@ -353,7 +353,11 @@ def _list_decisions(state: Workflow, waiting: list[AttentionItem]) -> Iterator[N
 
 
 def _suggest_rerun(state: Workflow, stale: list[AttentionItem]) -> Iterator[NextAction]:
-    known = {id_ for amendment in state.pending_amendments for id_ in amendment.targets}
+    known = {
+        id_
+        for amendment in state.pending_amendments
+        for id_ in (*amendment.targets, *state.list_parameter_users(amendment))
+    }
     named = [one for one in stale if one.subject not in known][:_TOGETHER]
     if named:
         command = f"wfctl rerun {' '.join(one.subject for one in named)}"

@@ -22,6 +22,10 @@ def plan_lines(state: Workflow) -> list[str]:
         f"Plan: {state.id}, for {state.purpose or 'an unknown purpose'}",
         *([f"Experiment design: {design}"] if (design := state.experiment_design) else []),
         *([f"Workflow plan: {plan}"] if (plan := state.workflow_plan) else []),
+        *(
+            f"Parameter {name}: {_format_shortened_json(value)}"
+            for name, value in state.parameters.items()
+        ),
         *(line for stage in state.stages.values() for line in _describe_stage(state, stage)),
         *(
             f"Backend {name}: {_format_shortened_json(one)}"

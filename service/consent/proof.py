@@ -120,6 +120,7 @@ def _build_shown_content(
         later: dict[str, Any] = {"purpose": state.purpose, "signers": state.signers}
         later |= {"mandates": state.mandates} if state.mandates else {}
         later |= {"rounds": state.rounds} if state.rounds else {}
+        later |= {"parameters": state.parameters} if state.parameters else {}
         plan = {"plan": {**build_definition_to_approve(state), **later}}
     return {
         "amendment": {**agreed_content(amendment), **plan},
