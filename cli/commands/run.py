@@ -305,7 +305,8 @@ def run(
 ) -> None:
     """Run every stage that can run now.
 
-    The command ends when the workflow is completed or needs a decision by a person. With
+    The command ends when the workflow is completed or needs a decision by a person. If an agent or
+    a script runs the command, it also ends when the budget of the session is used up. With
     --autonomous, wfctl runs one session after another in the background. To make this the default,
     set `session_config.autonomous` in the plan.
     """
@@ -334,6 +335,7 @@ def run(
 def _run_in_this_process(
     context: typer.Context, given: LoopOptions, time_limit: float | None, options: WriteOptions
 ) -> None:
+    from cli.frame.approve_plan import is_person_at_terminal
     from reconciler.files.freshness import find_log_differences
     from reconciler.loop.background_runner import forget_ended_runner
     from reconciler.loop.end_loop import SessionOptions
@@ -347,8 +349,15 @@ def _run_in_this_process(
         service.log.store.retry_while_unreachable(build_retry_rule(jobs, asked))
         with _add_notices(jobs, given.notify) as told:
             agent, served = given.found_agent(), CHILD in os.environ
+            is_attended = agent is None and not served and is_person_at_terminal(service.actor)
             orders = SessionOptions(
-                agent, given.max_parallel, time_limit, served, given.report, given.first
+                agent,
+                given.max_parallel,
+                time_limit,
+                served,
+                given.report,
+                given.first,
+                is_attended=is_attended,
             )
             ended = drive(told, orders, options, asked)
         # The next actions also depend on the result files, so check these files first.

@@ -44,7 +44,7 @@ def has_typed_consent(actor: Actor, policy: str, what: str, line: str, key: Path
     Otherwise, print that the plan or machine waits until a person runs the command ``line``.
     """
     by_signature = policy == "signature"
-    if _is_person_at_terminal(actor) and not (by_signature and key is None):
+    if is_person_at_terminal(actor) and not (by_signature and key is None):
         return True
     sign = " --key FILE" if by_signature else ""
     print_message(
@@ -59,10 +59,11 @@ def is_signer_choice_unattended(settings: Settings, consent: str) -> bool:
 
     This is possible only under the consent policy ``signature``.
     """
-    return consent == "signature" and not _is_person_at_terminal(actor_of(settings))
+    return consent == "signature" and not is_person_at_terminal(actor_of(settings))
 
 
-def _is_person_at_terminal(actor: Actor) -> bool:
+def is_person_at_terminal(actor: Actor) -> bool:
+    """Return whether a person runs this command at a terminal."""
     return actor.kind == "user" and sys.stdin.isatty()
 
 

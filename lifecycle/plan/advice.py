@@ -293,14 +293,16 @@ def _find_budget_stops(state: Workflow) -> Iterator[str]:
     for stage in beyond:
         cost = estimate_stage_cost(state, stage)
         yield (
-            f"{stage.id}: no session can start the stage, because its estimated cost {cost:g} is "
-            f"above the session budget {budget:g}. Increase session_config.session_budget"
+            f"{stage.id}: only a person at a terminal can start the stage, because its estimated "
+            f"cost {cost:g} is above the session budget {budget:g}. Increase "
+            "session_config.session_budget"
         )
     for stage in state.stages.values() if not beyond else ():
         left -= estimate_stage_cost(state, stage)
         if left < 0:
             yield (
-                f"the session budget of {budget:g} is used up before {stage.id} starts. Run "
-                f"`wfctl run` again to continue with {stage.id}, or use `wfctl run --autonomous`"
+                f"the session budget of {budget:g} is used up before {stage.id} starts. Unless a "
+                f"person at a terminal uses `wfctl run`, run it again to continue with {stage.id}, "
+                "or use `wfctl run --autonomous`"
             )
             return

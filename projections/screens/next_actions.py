@@ -66,6 +66,7 @@ class Surroundings(NamedTuple):
     - ``beneath``: changed results of the stages on which the next stages depend.
     - ``seen``: the result of a check of all files, or None without a check.
     - ``now``: the current UTC time in ISO 8601, or empty.
+    - ``is_attended``: a person at a terminal runs the workflow, so the budget has no effect.
     """
 
     driven: bool = False
@@ -83,6 +84,7 @@ class Surroundings(NamedTuple):
     beneath: Sequence[Deviation] = ()
     seen: FileCheckResult | None = None
     now: str = ""
+    is_attended: bool = False
 
 
 def is_ready_to_start(state: Workflow, stage: Stage) -> bool:
@@ -128,7 +130,8 @@ def _find_bars(state: Workflow, stage: Stage, around: Surroundings) -> Iterator[
         yield StartObstacle(why, NextAction(agree, f"{why}; {way}", ("PLAN", "TEXT"), person=True))
     if state.mandates_for(stage):
         yield from _find_mandate_obstacles(state, stage, around)
-    if is_over_session_budget(state, stage) and stage.status is Status.READY:
+    is_limited = stage.status is Status.READY and not around.is_attended
+    if is_limited and is_over_session_budget(state, stage):
         yield build_cost_obstacle(state, stage)
     lacking = around.lacking.get(stage.id)
     if not (lacking or stage.parameters.get("command") or stage.id in around.prepared):

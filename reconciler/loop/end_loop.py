@@ -106,6 +106,8 @@ class SessionOptions:
     while the file ``PAUSE`` exists. ``report`` is the path of the completion report relative to the
     root, or None for the default path. ``first_tasks`` is the number of tasks of each
     sweep that must succeed before its other tasks start, or None if only the plan decides.
+    ``is_attended`` states that a person at a terminal started
+    the loop. The budget of the session then prevents no stage from starting.
     """
 
     agent: Agent | None = None
@@ -114,3 +116,4 @@ class SessionOptions:
     served: bool = False
     report: str | None = None
     first_tasks: int | None = None
+    is_attended: bool = False

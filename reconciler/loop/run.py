@@ -513,7 +513,7 @@ class WorkflowLoop:
                     continue
                 if self._is_start_prevented(state, stage):
                     continue
-                if not can_afford_stage(state, stage, flying):
+                if not (self.orders.is_attended or can_afford_stage(state, stage, flying)):
                     return (None if flying else self._build_exhausted_end(state, stage)), False
             self._try_step(state, stage, partial(step, state, stage))
             return None, True
@@ -533,7 +533,12 @@ class WorkflowLoop:
         """
         edited = find_manual_edits(self.jobs.service.root, state, self.jobs.service.log)
         now = utc_text(self.jobs.service.clock())
-        around = Surroundings(edited=edited, prepared=frozenset(state.stages), now=now)
+        around = Surroundings(
+            edited=edited,
+            prepared=frozenset(state.stages),
+            now=now,
+            is_attended=self.orders.is_attended,
+        )
         found, mark = find_start_obstacle(state, stage, around), _stage_mark(stage)
         if found is None:
             self._hindrances.pop(mark, None)

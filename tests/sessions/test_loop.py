@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.support import Place, tree
+from tests.cli.terminal import answered
 from tests.crash.support import until
 from tests.sessions.support import WFCTL, answer, events, stage, started, statuses, workflow
 
@@ -73,6 +74,42 @@ def test_used_up_budget_ends_the_session(tmp_path: Path) -> None:
     ]
     assert place.json("run").data["exit_reason"] == "completed"
     assert "Previous session ended: exit_reason=budget_exhausted, cost=1.5/2" in messages(place)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("budget", [0.5, 2])
+def test_budget_does_not_stop_a_person_at_a_terminal(tmp_path: Path, budget: float) -> None:
+    """The session continues past its budget, even if a single stage costs more."""
+    place = workflow(tmp_path, stage(1), stage(2, after=[1]), session_budget=budget)
+    code, shown = answered("", "--root", str(place.path), "run")
+    assert code == 0, shown
+    assert statuses(place) == ["completed", "completed"]
+    [ended] = events(place, "session.ended")
+    assert ended["data"]["reason"] == "completed"
+    assert place.call("fsck", "--protocol").code == 0
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("words", "marks"),
+    [
+        (("run",), {"CLAUDECODE": "1"}),
+        (("run",), {"WFCTL_RUNNER": "1"}),
+        (("--actor", "agent:bo", "run"), {}),
+        (("run", "--agent", "false"), {}),
+    ],
+    ids=["agent's terminal", "runner", "actor", "agent's program"],
+)
+def test_budget_stops_agents_and_runners_at_a_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], marks: dict[str, str]
+) -> None:
+    """The session ends before a stage that its budget does not cover."""
+    place = workflow(tmp_path, stage(1), stage(2, after=[1]), session_budget=2)
+    for name, value in marks.items():
+        monkeypatch.setenv(name, value)
+    code, shown = answered("", "--root", str(place.path), *words)
+    assert (code, "budget is used up" in shown) == (0, True), shown
+    assert statuses(place) == ["completed", "ready"]
 
 
 def test_blocked_run_names_the_stage_and_the_fix(tmp_path: Path) -> None:
