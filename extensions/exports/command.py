@@ -284,6 +284,7 @@ def _collect_log_descriptions(workflow: OpenedWorkflow, head: int, license_: str
     A signed checkpoint is included if possible.
     """
     from extensions.exports import ro_crate
+    from extensions.exports.plan_toml import render_plan
     from extensions.proofs.check_checkpoints import signed_now
     from extensions.proofs.errors import CheckpointDenied
 
@@ -298,6 +299,11 @@ def _collect_log_descriptions(workflow: OpenedWorkflow, head: int, license_: str
     every: Shown = {
         name: partial(_render_chunks, format_, source) for name, format_ in shown.items()
     }
+    try:
+        plan = render_plan(source.state()).encode("utf-8", "surrogateescape")
+        every = {**every, "plan.toml": lambda: [plan]}
+    except InvalidOption as error:
+        print_message(f"wfctl: the archive contains no plan file: {error}")
     try:
         note = signed_now(workflow, workflow.log, head).note
     except (CheckpointDenied, OSError) as error:

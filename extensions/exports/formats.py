@@ -119,6 +119,7 @@ class ExportFormat(StrEnum):
     TABLE = "table"
     RO_CRATE = "ro-crate"
     NOTEBOOK = "notebook"
+    PLAN = "plan"
     ARCHIVE = "archive"
 
 
@@ -156,4 +157,5 @@ FORMATS: dict[str, FormatExporter] = {
     "table": FormatExporter("table:export_table", ".csv"),
     "ro-crate": FormatExporter("ro_crate:export_crate", ".json"),
     "notebook": FormatExporter("notebook:export_notebook", ".ipynb"),
+    "plan": FormatExporter("plan_toml:export_plan", ".toml"),
 }

@@ -2,11 +2,11 @@
 
 An archive is a zip file. It contains ``events/STREAM.jsonl`` (the recorded events as they were
 hashed), ``claims.jsonl`` (the command ids with their digests), ``refusals.jsonl``, the generated
-files (``workflow-state.json``, ``progress.log``), ``report.html``, ``ro-crate-metadata.json``, the
-kept manual edits of generated files (``drift/``), the workflow's own files (``files/PATH``), and
-finally ``manifest.json``. Versions of wfctl that do not know ``files/`` check these files but do
-not restore them. Each event must have exactly the form in which wfctl records events. An import is
-therefore never refused half-way.
+files (``workflow-state.json``, ``progress.log``), ``report.html``, ``ro-crate-metadata.json``,
+``plan.toml`` (the current plan), the kept manual edits of generated files (``drift/``), the
+workflow's own files (``files/PATH``), and finally ``manifest.json``. Versions of wfctl that do not
+know ``files/`` check these files but do not restore them. Each event must have exactly the form in
+which wfctl records events. An import is therefore never refused half-way.
 """
 
 from __future__ import annotations
