@@ -106,7 +106,7 @@ def _find_first_point_problems(loop: LoopDefinition, known: Mapping[str, Any]) -
         )
         return
     names, work = {*loop.within}, known[loop.points].work
-    named = work.value_names() or set()
+    named = {name for point in first for name in point.values}
     if not named <= names <= named | {*work.parameters}:
         yield f"within: expected bounds for {', '.join(sorted(named))}, found {', '.join(names)}"
         return
