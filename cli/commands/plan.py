@@ -13,6 +13,7 @@ from cli.frame.impact import build_initial_state
 from cli.frame.options import AgreeingKey, Why, Writes, argument, option
 from cli.frame.workspace import (
     open_job_runner,
+    open_workflow_for_reading,
     require_work_tree_of_root,
     settings_of,
 )
@@ -20,6 +21,7 @@ from cli.settings import Settings
 from cli.terminal.output import Output
 from lifecycle.plan.advice import group_parameters_by_consumer
 from lifecycle.rules.amendable import build_plan_change
+from lifecycle.state.requested_resources import list_requests
 from lifecycle.sweeps.parameters import WORDS_OF_PARAMETER
 from lifecycle.words.mandates import format_count
 from service.errors import InvalidOption
@@ -56,7 +58,7 @@ def check(
     }
     used = {name for of in parameters.values() for name in of["wfctl"]}
     words = {name: text for name, text in WORDS_OF_PARAMETER.items() if name in used}
-    found = collect_advice(settings.start, state)
+    found = [*collect_advice(settings.start, state), *_suggest_resource_starts(settings, state)]
     data: dict[str, Any] = {
         "workflow": state.id,
         "stages": [*state.stages],
@@ -81,6 +83,17 @@ def check(
     Output(settings).result(data, lambda: "\n".join([head, *told]))
     if any(one.problems for one in trials):
         raise typer.Exit(FINDINGS)
+
+
+def _suggest_resource_starts(settings: Settings, state: Workflow) -> list[str]:
+    """Return advice about requested resources, if the folder contains earlier attempts."""
+    is_growing = any(list_requests(state, stage) for stage in state.stages.values())
+    if not (is_growing and (settings.start.absolute() / ".wfctl").is_dir()):
+        return []
+    from lifecycle.plan.resource_advice import suggest_resource_starts
+
+    with open_workflow_for_reading(settings) as workflow:
+        return suggest_resource_starts(state, workflow.state())
 
 
 def _describe_next_step(settings: Settings, plan: str) -> str:

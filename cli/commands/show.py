@@ -21,6 +21,7 @@ from projections.words.format_results import describe_all_metrics
 from projections.words.text import (
     clip_text,
     compute_age,
+    describe_requested_resources,
     describe_used_resources,
     describe_waiting_reason,
     truncate_utc_to_seconds,
@@ -159,6 +160,8 @@ def _format_attempts(output: Output, stage: StageState) -> Iterator[str]:
         yield f"  {one.id}  {one.outcome or 'under way'}"
         yield f"    began {truncate_utc_to_seconds(one.started_at)} ({one.mode}){_format_end(one)}"
         yield from _format_differing_metrics(stage, one)
+        requested = describe_requested_resources(one.requested)
+        yield from [f"    requested {requested}"] if requested else []
         used = describe_used_resources(one.resources)
         yield from [f"    used {used}"] if used else []
         if one.job_ids:

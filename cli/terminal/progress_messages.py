@@ -82,7 +82,8 @@ class ProgressPrinter:
                 "version": event.version,
             }
             level = _LEVELS.get(event.type, LogLevel.INFO)
-            is_new = bool(text) and event.type not in _STEPS and sys.stderr.isatty()
+            is_step = event.type in _STEPS and event.data.get("grown") is None
+            is_new = bool(text) and not is_step and sys.stderr.isatty()
             self._log_line(level if is_new else LogLevel.DEBUG, text or event.type, about)
 
     def waits(self, jobs: JobContext, state: Workflow, ids: Collection[str]) -> None:

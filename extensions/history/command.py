@@ -28,11 +28,17 @@ from extensions.history import history_queries as queries
 from extensions.history.history_queries import SQL_PATIENCE
 from lifecycle.errors import LifecycleError
 from lifecycle.state.workflow import Workflow
+from lifecycle.words.resources import RESOURCE_NAMES
 from projections.words.account import FileCheckResult, list_result_origin_items
 from projections.words.decisions import AmendmentRecord
-from projections.words.text import format_byte_count, format_cell, truncate_utc_to_seconds
+from projections.words.text import (
+    describe_requested_resources,
+    format_byte_count,
+    format_cell,
+    truncate_utc_to_seconds,
+)
+from reconciler.records.resource_use import LARGEST, combine_resource_use
 from reconciler.records.resource_use import NAMES as USED
-from reconciler.records.resource_use import combine_resource_use
 from service.errors import InvalidOption, NotFound, ServiceError, SqlTooLong
 from service.questions import audit as answers
 from service.questions.audit import drift_records, tampering_records
@@ -92,6 +98,17 @@ def _format_decision(record: Record) -> str:
     return f"{record['state']} by {who}" if who else str(record["state"])
 
 
+#: Prefix of the names of requested resources in a record, and these names.
+_PREFIX = "requested_"
+_REQUESTED = tuple(f"{_PREFIX}{name}" for name in RESOURCE_NAMES)
+
+
+def _format_requested(record: Record) -> str:
+    known = {name: record[f"{_PREFIX}{name}"] for name in RESOURCE_NAMES}
+    given = {name: amount for name, amount in known.items() if amount is not None}
+    return describe_requested_resources(given) or "-"
+
+
 _TRANSITIONS = _parse_columns(
     *("version:version", "WHEN=occurred_at:when", "stage", "FROM=from_status", "TO=to_status"),
     *("AFTER=seconds:span", "WHO=actor", "WHY=reason/60"),
@@ -105,6 +122,7 @@ _ATTEMPTS = _parse_columns(
     *("WAITED=queue_seconds:span", "COMPUTED=compute_seconds:span", "CPU=cpu_seconds:span"),
     *("MEMORY=peak_memory_bytes:bytes", "WHY=reason/60"),
 )
+_ATTEMPTS.insert(-1, TableColumn("REQUESTED", _format_requested))
 _QUEUE = _parse_columns(
     *("stage", "attempts", "WAITED=queue_seconds:span", "COMPUTED=compute_seconds:span"),
     "UNKNOWN=open",
@@ -113,6 +131,7 @@ _COSTS = _parse_columns(
     *("session", "WHEN=started_at:when", "WHO=started_by", "ended", "cost", "CPU=cpu_seconds:span"),
     *("MEMORY=peak_memory_bytes:bytes", "completed", "failed"),
 )
+_COSTS.append(TableColumn("REQUESTED", _format_requested))
 _TIMES = [
     *_parse_columns("stage", "status", "times", "TIME=seconds:span"),
     TableColumn("", lambda record: "so far" if record["is_open"] else ""),
@@ -189,20 +208,24 @@ def attempts(context: typer.Context, stage: OfStage = None, view: AsOf = None) -
     """
     with open_for_reading(context) as workflow:
         names, records = _run_query(workflow, queries.ATTEMPTS, view, stage=stage)
-        used = _collect_used_resources(workflow.state(view)) if records else {}
+        used = _collect_attempt_resources(workflow.state(view)) if records else {}
         for record in records:
-            nothing = dict.fromkeys(USED)
+            nothing = dict.fromkeys((*USED, *_REQUESTED))
             record.update(used.get((record["stage"], record["attempt"]), nothing))
-        print_records(workflow.output, records, _ATTEMPTS, [*names, *USED], view)
+        columns = [*names, *USED, *_REQUESTED]
+        print_records(workflow.output, records, _ATTEMPTS, columns, view)
 
 
-def _collect_used_resources(state: Workflow) -> dict[tuple[str, str], dict[str, float | None]]:
-    """Return the resources that each attempt used, by stage and attempt id.
+def _collect_attempt_resources(
+    state: Workflow,
+) -> dict[tuple[str, str], dict[str, float | None]]:
+    """Return the resources that each attempt used and requested, by stage and attempt id.
 
     Unknown values are None.
     """
     return {
         (stage.id, one.id): {name: one.resources.get(name) for name in USED}
+        | {f"{_PREFIX}{name}": one.requested.get(name) for name in RESOURCE_NAMES}
         for stage in state.stages.values()
         for one in stage.attempts
     }
@@ -218,14 +241,15 @@ def costs(context: typer.Context, view: AsOf = None) -> None:
     with open_for_reading(context) as workflow:
         names, records = _run_query(workflow, queries.COSTS, view)
         _, attempts = _run_query(workflow, queries.ATTEMPTS, view, stage=None)
-        used = _collect_used_resources(workflow.state(view)) if attempts else {}
+        used = _collect_attempt_resources(workflow.state(view)) if attempts else {}
         for record in records:
             last = record["last_version"]
             begun = [one for one in attempts if record["first_version"] <= one["version"] <= last]
             told = [used.get((one["stage"], one["attempt"]), {}) for one in begun]
             known = ({n: value for n, value in one.items() if value is not None} for one in told)
-            record.update(dict.fromkeys(USED) | combine_resource_use(known))
-        print_records(workflow.output, records, _COSTS, [*names, *USED], view)
+            nothing = dict.fromkeys((*USED, *_REQUESTED))
+            record.update(nothing | combine_resource_use(known, LARGEST | {*_REQUESTED}))
+        print_records(workflow.output, records, _COSTS, [*names, *USED, *_REQUESTED], view)
 
 
 def times(context: typer.Context, stage: OfStage = None, view: AsOf = None) -> None:

@@ -35,7 +35,7 @@ from projections.files.comparison import (
 )
 from projections.words.account import list_attention_items
 from projections.words.format_results import describe_all_metrics
-from projections.words.text import describe_used_resources
+from projections.words.text import describe_requested_resources, describe_used_resources
 from service.errors import NotFound
 from service.questions.comparison_sides import build_side, list_attempt_or_round_names
 
@@ -76,6 +76,7 @@ def render_stage(look: PageLook) -> bytes:
         numbers_of=partial(describe_all_metrics, found),
         took=format_known_duration,
         used=describe_used_resources,
+        requested=describe_requested_resources,
         bar_of=look.counts(found),
         tasks=tasks[:_GRID],
         more_tasks=len(tasks) - _GRID,

@@ -137,7 +137,13 @@ def _check_ready(log: CheckedWorkflow, event: Data) -> None:
     held = ("ready",) if is_prepared else ("pending", "invalidated", "failed")
     stage = _require_status(log, event, *held)
     _require_dependencies(log, stage)
-    if stage.status == "failed":
+    if stage.status == "failed" and event["data"].get("grown") is not None:
+        require_promise(
+            stage.short_of is not None and stage.rerun_by is None,
+            "retries",
+            "the last attempt did not end for want of a resource",
+        )
+    elif stage.status == "failed":
         named = event["data"].get("amendment")
         require_approved_amendment(log, event, named)
         require_promise(
@@ -254,7 +260,7 @@ def _check_completion(log: CheckedWorkflow, event: Data) -> None:
 
 def _check_failure(log: CheckedWorkflow, event: Data) -> None:
     stage, data = _require_status(log, event, *sorted(ACTIVE)), event["data"]
-    stage.rerun_by = data.get("superseded_by")
+    stage.rerun_by, stage.short_of = data.get("superseded_by"), data.get("short_of")
     if stage.rerun_by is not None:
         require_permitting_amendment(log, event, stage.rerun_by)
     if data.get("attempt") is not None and stage.status != "post_processing":

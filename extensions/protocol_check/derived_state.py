@@ -73,6 +73,8 @@ class CheckedStage:
     #: verified.
     reused: str | None = None
     good: set[str] = field(default_factory=set)
+    #: The shortage of a resource that ended the last attempt, or None.
+    short_of: str | None = None
     #: Attempts whose outputs were rejected. An amendment (plan change) may allow a new
     #: verification.
     refuted: set[str] = field(default_factory=set)

@@ -488,7 +488,7 @@ E = TypeVar("E", bound=Event)
 Apply = Callable[[Workflow, Event], None]
 
 #: Version of the fold. A cached state from another version of the fold is not used.
-REDUCER = 46
+REDUCER = 47
 
 
 def evolve(

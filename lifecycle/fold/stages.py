@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from lifecycle.event import Event
-from lifecycle.state.basis import compute_basis_digest, cores_per_task
+from lifecycle.state.basis import compute_basis_digest
+from lifecycle.state.requested_resources import cores_per_task, get_time_limit
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Attempt, Stage, Workflow
-from lifecycle.words.mandates import GRACE, time_limit
+from lifecycle.words.mandates import GRACE
 from lifecycle.words.scripts import INIT, has_script_ending
 
 
@@ -30,7 +31,7 @@ _BEGUN = (
     *("mode", "root", "work_dir", "submission", "submission_sha256", "wrapper", "session", "host"),
     *("boot_id", "recovers", "inputs", "diagnostic", "scripts", "taken_over", "carried"),
     *("carried_from", "environment", "beside", "code"),
-    *("variables", "variables_key", "program", "programs"),
+    *("variables", "variables_key", "program", "programs", "requested"),
 )
 _SEEN = ("row", "verdict", "action", "reason", "evidence")
 
@@ -39,6 +40,8 @@ def _fold_readied(draft: Workflow, stage: Stage, event: Event) -> None:
     """Make the stage ready to run. With ``reset``, also clear its retry count and times."""
     if stage.status is not Status.PENDING:
         stage.running_process = None
+    if event.data.get("grown") is not None and stage.attempts:
+        stage.attempts[-1].grown, stage.uncharged = event.data["grown"], False
     if event.data.get("reset"):
         stage.fix = None
         stage.started_at = stage.completed_at = None
@@ -118,7 +121,7 @@ def _compute_charge_to_mandates(draft: Workflow, stage: Stage, tasks: int | None
         return {}
     count = 1 if tasks is None else tasks
     each = cores_per_task(draft, stage)
-    most = count * each * ((time_limit(stage.parameters) or 0) + GRACE)
+    most = count * each * ((get_time_limit(draft, stage) or 0) + GRACE)
     return {
         "mandates": names,
         "tasks": count,
@@ -169,6 +172,7 @@ def _fold_failed(draft: Workflow, stage: Stage, event: Event) -> None:
     data = event.data
     stage.status, stage.last_error = Status.FAILED, data["error"]
     stage.category, stage.because = data.get("category"), data.get("because")
+    stage.short_of = data.get("short_of")
     named = data.get("attempt") and stage.attempts
     stage.failed_plan = stage.attempts[-1].plan if named else draft.version
     stage.rerun_by = data.get("superseded_by")
@@ -184,6 +188,7 @@ def _fold_failed(draft: Workflow, stage: Stage, event: Event) -> None:
     if stage.attempts and stage.attempts[-1].outcome in (None, "computed"):
         stage.attempts[-1].exit_code = data.get("exit_code")
         stage.attempts[-1].resources = data.get("resources") or stage.attempts[-1].resources
+        stage.attempts[-1].short_of = data.get("short_of")
         _end_attempt(stage.attempts[-1], event, "superseded" if superseded else "failed")
         stage.attempts[-1].stop = superseded or bool(data.get("stop"))
 

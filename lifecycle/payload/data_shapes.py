@@ -32,8 +32,8 @@ attempt.relaunched attempt:attempt mode:(sync,tmux,setsid) reason:text session:t
 attempt.started attempt:attempt?=null beside:{text}?=null boot_id:text?=null carried:[FileDigest]=[]
   carried_from:attempt?=null code:CodeVersion?=null diagnostic:flag=false
   environment:JobEnvironment?=null host:text?=null inputs:[FileDigest]=[] mode:(sync,tmux,setsid)
-  program:FileDigest?=null programs:[FileDigest]=[] recovers:attempt?=null root:text
-  scripts:{text}={} session:text?=null stage:stage submission:text submission_sha256:text
+  program:FileDigest?=null programs:[FileDigest]=[] recovers:attempt?=null requested:{real}={}
+  root:text scripts:{text}={} session:text?=null stage:stage submission:text submission_sha256:text
   taken_over:flag=false tasks:tasks?=null variables:{text}={} variables_key:text?=null work_dir:text
   wrapper:text
 attempt.stopped attempt:attempt ended:[text] reason:words stage:stage
@@ -99,16 +99,16 @@ stage.computed attempt:attempt detail:text?=null exit_code:whole facts:{any}={} 
 stage.failed attempt:attempt?=null because:text?=null
   category:(input,resource,scheduler,missing_output,software,unknown)?=null check_files:{text}={}
   checks:[Check]=[] error:words exit_code:whole?=null metrics:[MeasuredNumber]=[] output:text?=null
-  outputs:[FileDigest]=[] resources:{real}={} stage:stage stop:flag=false
-  superseded_by:amendment?=null
+  outputs:[FileDigest]=[] resources:{real}={} short_of:(memory,time)?=null stage:stage
+  stop:flag=false superseded_by:amendment?=null
 stage.invalidated amendment:amendment reason:text?=null stage:stage
 stage.launched again:flag=false attempt:attempt boot_id:text?=null dpdispatcher_version:text?=null
   host:text?=null job_boot_id:text?=null job_host:text?=null job_ids:[text]=[]
   mode:(sync,tmux,setsid) session:text?=null stage:stage submission_hash:text?=null
   work_dir:text?=null
 stage.prepared detail:text?=null stage:stage
-stage.readied amendment:amendment?=null reason:text="dependencies\u0020met" reset:flag=false
-  stage:stage
+stage.readied amendment:amendment?=null grown:(memory_gb,time_limit,nodes,cores)?=null
+  reason:text="dependencies\u0020met" reset:flag=false stage:stage
 stage.retried approved_by:text?=null failed_only:flag=false fix:words proof:{any}={}
   regenerate:flag=false retry:retry?=null stage:stage
 stage.skipped amendment:amendment reason:text?=null stage:stage

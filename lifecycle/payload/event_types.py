@@ -59,6 +59,7 @@ _LIFTED: Mapping[str, tuple[Upcaster, ...]] = {
         _upcast_with_defaults(tasks=None, code=None),
         _upcast_with_defaults(variables={}, variables_key=None, program=None),
         _upcast_with_defaults(programs=[]),
+        _upcast_with_defaults(requested={}),
     ),
     "drift.adopted": (_upcast_with_defaults(rest=[]),),
     "drift.reverted": (_upcast_with_defaults(approved_by=None, proof={}),),
@@ -99,7 +100,9 @@ _LIFTED: Mapping[str, tuple[Upcaster, ...]] = {
         _upcast_with_defaults(output=None),
         _upcast_with_defaults(metrics=[], resources={}),
         _upcast_with_defaults(check_files={}),
+        _upcast_with_defaults(short_of=None),
     ),
+    "stage.readied": (_upcast_with_defaults(grown=None),),
     "stage.retried": (_upcast_with_defaults(failed_only=False, approved_by=None, proof={}),),
     "stage.launched": (
         _upcast_with_defaults(work_dir=None, job_host=None, job_boot_id=None, again=False),

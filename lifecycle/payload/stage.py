@@ -24,6 +24,10 @@ from lifecycle.words.limits import MAX_COUNT, MAX_TASKS, find_task_range_problem
 Ranges = Annotated[str, string_constraints("ranges")]
 Real = Annotated[float, Field(allow_inf_nan=False)]
 Tasks = Annotated[int, Field(ge=0, le=MAX_TASKS)]
+#: A resource that a plan requests for a stage.
+Resource = Literal["memory_gb", "time_limit", "nodes", "cores"]
+#: A shortage that can end an attempt.
+Shortage = Literal["memory", "time"]
 
 
 class StageReadied(StagePayload):
@@ -32,6 +36,9 @@ class StageReadied(StagePayload):
     reason: str = "dependencies met"
     reset: bool = False
     amendment: AmendmentId | None = None
+    #: The resource of which the next attempt requests more, because the last attempt ended for want
+    #: of resources.
+    grown: Resource | None = None
 
 
 class StagePrepared(StagePayload):
@@ -116,6 +123,8 @@ class AttemptStarted(StagePayload):
     program: FileDigest | None = None
     #: The other programs that the command and the verify commands start.
     programs: list[FileDigest] = []
+    #: The requested resources: memory in GB and cores per node, time limit in seconds, and nodes.
+    requested: dict[str, Real] = {}
 
 
 class FilesOfAttempt(PayloadPart):
@@ -275,6 +284,8 @@ class StageFailed(StagePayload):
     output: str | None = None
     #: See `StageCompleted`.
     check_files: dict[str, str] = {}
+    #: The resource whose shortage ended the attempt, as far as the evidence shows it.
+    short_of: Shortage | None = None
 
 
 class StageRetried(StagePayload):

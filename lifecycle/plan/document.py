@@ -28,7 +28,12 @@ from lifecycle.words.document import (
     record_key_order,
 )
 from lifecycle.words.environments import find_environment_problems as problems_of_variables
-from lifecycle.words.mandates import MANDATES, mandate_problems, time_limit_problems
+from lifecycle.words.mandates import (
+    MANDATES,
+    TIME_LIMIT,
+    mandate_problems,
+    time_limit_problems,
+)
 from lifecycle.words.metrics import (
     RESULTS,
     find_malformed_results,
@@ -41,6 +46,12 @@ from lifecycle.words.plan_parameters import (
     PLAN_PARAMETERS,
     add_plan_values,
     find_plan_parameter_problems,
+)
+from lifecycle.words.resources import (
+    RESOURCES,
+    find_conflicting_requests,
+    find_resource_problems,
+    parse_resources,
 )
 from lifecycle.words.rounds import ROUNDS
 from lifecycle.words.validation_errors import explain_validation_error
@@ -145,6 +156,7 @@ def _find_problems(plan: Plan) -> list[str]:
     return [
         *found,
         *_find_environment_problems(plan),
+        *_find_requested_resource_problems(plan),
         *_find_map_problems(plan),
         *_find_metric_problems(plan),
         *_find_limit_problems(plan),
@@ -331,6 +343,30 @@ def _find_environment_problems(plan: Plan) -> Iterator[str]:
         own = stage.parameters.get("environment")
         for problem in problems_of_variables(own) if isinstance(own, dict) else ():
             yield f"{stage.id}.parameters.environment.{problem}"
+
+
+def _find_requested_resource_problems(plan: Plan) -> Iterator[str]:
+    """Yield the problems of the resources that profiles and stages request."""
+    for name, profile in plan.backend_profiles.items():
+        for problem in find_resource_problems(profile.get(RESOURCES, {})):
+            yield f"backend_profiles.{name}.{RESOURCES}{problem}"
+    for stage in plan.stages:
+        profile = plan.backend_profiles.get(stage.backend or plan.default_backend, {})
+        own, given = stage.parameters.get(RESOURCES), profile.get(RESOURCES)
+        place = f"{stage.id}.parameters.{RESOURCES}"
+        yield from (f"{place}{problem}" for problem in find_resource_problems(own or {}))
+        requests = parse_resources(given, own)
+        defaults, overrides = profile.get("resource_defaults"), stage.parameters.get(_OVERRIDES)
+        for problem in find_conflicting_requests(requests, defaults, overrides):
+            yield f"{place}.{problem}"
+        if TIME_LIMIT in requests and TIME_LIMIT in stage.parameters:
+            yield (
+                f"{place}.{TIME_LIMIT} is also set by parameters.{TIME_LIMIT}; remove one of them"
+            )
+
+
+#: Name of the parameter with the stage's own resources for DPDispatcher.
+_OVERRIDES = "resource_overrides"
 
 
 def _find_map_problems(plan: Plan) -> Iterator[str]:

@@ -25,6 +25,7 @@ from lifecycle.payload.check_data import fill_defaults_and_find_misfit
 from lifecycle.rules import stages
 from lifecycle.rules.mandates import check_mandates_at_start
 from lifecycle.state.conditions import find_hindrances
+from lifecycle.state.requested_resources import compute_next_request, find_growing_resource
 from lifecycle.state.session_budget import (
     build_cost_charges,
     can_afford_stage,
@@ -34,6 +35,7 @@ from lifecycle.state.status import BLOCKING, FINISHED, Status, retry_limit
 from lifecycle.state.workflow import Drift, Stage, Workflow
 from lifecycle.words.document import STAGE_FIELDS
 from lifecycle.words.limits import find_oversized_event_problem
+from lifecycle.words.resources import format_amount
 
 if TYPE_CHECKING:
     from lifecycle.payload.models import Payload
@@ -225,15 +227,32 @@ def _find_consequences_of_waiting(state: Workflow, stage: Stage) -> list[Payload
 def _find_consequences_of_failed(state: Workflow, stage: Stage) -> list[Payload]:
     """Return the event by which a failed stage becomes ready to run again.
 
-    Return an empty list unless an approved amendment allows this.
+    Return an empty list unless an approved amendment allows this, or the next attempt may request
+    more of a resource.
     """
-    if stage.rerun_by is None or state.unmet_dependencies(stage):
+    if stage.rerun_by is None:
+        return _find_consequences_of_shortage(state, stage)
+    if state.unmet_dependencies(stage):
         return []
     rerun = state.amendments[stage.rerun_by].kind == "stage_rerun"
     reason = f"{'rerun' if rerun else 'superseded'} by {stage.rerun_by}"
     # A rerun that a person approved after the last retry resets the retry count.
     reset = rerun or stage.retry_count >= retry_limit(state.backend_type(stage))
     return [p.StageReadied(stage=stage.id, reason=reason, reset=reset, amendment=stage.rerun_by)]
+
+
+def _find_consequences_of_shortage(state: Workflow, stage: Stage) -> list[Payload]:
+    """Return the event by which a stage becomes ready for an attempt with more resources.
+
+    Return an empty list unless the last attempt ended for want of a resource below its ceiling.
+    """
+    name = find_growing_resource(state, stage)
+    if name is None or state.unmet_dependencies(stage):
+        return []
+    amount = format_amount(name, compute_next_request(state, stage)[name])
+    cause = f"the last attempt ended for want of {stage.short_of}"
+    reason = f"{cause}, so the next attempt requests {amount}"
+    return [p.StageReadied(stage=stage.id, reason=reason, grown=cast("p.Resource", name))]
 
 
 def require_recordable(planned: Iterable[Payload], before: State | None, after: State) -> None:

@@ -11,8 +11,8 @@ from lifecycle.errors import NeedsConsent
 from lifecycle.fold.evolve import apply_amendment
 from lifecycle.payload import models as p
 from lifecycle.rules.impact import Impact, find_partly_recomputed_sweeps, forecast_approval
-from lifecycle.state.basis import cores_per_task
 from lifecycle.state.effort import compute_mandate_use, find_exceeded_mandate_limits, task_count
+from lifecycle.state.requested_resources import cores_per_task, get_time_limit
 from lifecycle.state.workflow import Amendment, Stage, Workflow
 from lifecycle.words.mandates import (
     GRACE,
@@ -22,7 +22,6 @@ from lifecycle.words.mandates import (
     can_actor_use_mandate,
     find_uncovered_at_key,
     is_mandate_expired,
-    time_limit,
 )
 from lifecycle.words.scripts import MISSING as MISSING_SCRIPT
 from lifecycle.words.scripts import explain_unknown_digest, is_content_unknown
@@ -143,7 +142,7 @@ def compute_amendment_cost(
     for id_ in dict.fromkeys([*amendment.targets, *impact.again, *by_task]):
         stage = changed.stages[id_]
         count = known[id_] if id_ in known else task_count(changed, stage)
-        limit = time_limit(stage.parameters)
+        limit = get_time_limit(changed, stage)
         unknown = unknown or limit is None
         tasks, seconds = (
             tasks + count,
@@ -213,7 +212,7 @@ def _find_start_problems(
             yield explain_unknown_digest(path, digest)
         elif digest not in (agreed.get(path, MISSING_SCRIPT), *mandate.scripts.get(path, ())):
             yield f"{path} differs from the file that a person approved"
-    limit = time_limit(stage.parameters)
+    limit = get_time_limit(state, stage)
     seconds = tasks * cores_per_task(state, stage) * (limit + GRACE) if limit else None
     yield from find_exceeded_mandate_limits(
         mandate, compute_mandate_use(state, mandate.name), tasks, seconds

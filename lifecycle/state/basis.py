@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from hashlib import sha256
-from math import ceil
 from typing import Any
 
 from lifecycle.state.status import Status
@@ -33,7 +32,7 @@ def compute_basis_digest(state: Workflow, stage: Stage) -> str:
     """
     profile, parameters = state.profile(stage), remove_first_field(stage.parameters)
     aside = stage.work.ignored_parameters | _IN_PART
-    resources = _resources(state, stage)
+    resources = merge_resources(state, stage)
     known = {
         "parameters": {name: parameters[name] for name in parameters if name not in aside},
         "inputs": stage.inputs,
@@ -57,31 +56,13 @@ def has_outdated_tasks(state: Workflow, stage: Stage) -> bool:
     )
 
 
-def _resources(state: Workflow, stage: Stage) -> dict[str, Any]:
+def merge_resources(state: Workflow, stage: Stage) -> dict[str, Any]:
+    """Return the resources of DPDispatcher for the jobs of a stage."""
     found: dict[str, Any] = {}
     own = stage.parameters.get("resource_overrides")
     for given in (state.profile(stage).get("resource_defaults"), own):
         found |= given if isinstance(given, dict) else {}
     return found
-
-
-def cores_per_task(state: Workflow, stage: Stage) -> int:
-    """Return the number of cores that one task of the stage uses, on all its nodes."""
-    found = _resources(state, stage)
-    return _parse_positive_count(found.get("number_node")) * _parse_positive_count(
-        found.get("cpu_per_node")
-    )
-
-
-def _parse_positive_count(given: Any) -> int:
-    """Return a value as an integer of at least 1, rounded up.
-
-    Return 1 for a value that is not a number.
-    """
-    try:
-        return max(1, ceil(float(given)))
-    except (TypeError, ValueError, OverflowError):
-        return 1
 
 
 def find_reusable_attempts(state: Workflow, stage: Stage) -> list[Attempt]:

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import NamedTuple
 
-from lifecycle.state.basis import cores_per_task
 from lifecycle.state.conditions import find_point_source_stages, points_added_by_rounds
+from lifecycle.state.requested_resources import cores_per_task, get_time_limit
 from lifecycle.state.workflow import Attempt, Stage, Workflow
-from lifecycle.words.mandates import GRACE, RULE, Mandate, format_count, format_number, time_limit
+from lifecycle.words.mandates import GRACE, RULE, Mandate, format_count, format_number
 from lifecycle.words.rounds import LoopDefinition
 
 #: Number of seconds in an hour.
@@ -95,7 +95,7 @@ def compute_round_cost(
         stage = state.stages[id_]
         leading = {id_, *(partner.id for partner in find_point_source_stages(state, stage))}
         own = count if loop.points in leading else task_count(state, stage)
-        limit = time_limit(stage.parameters)
+        limit = get_time_limit(state, stage)
         unknown = unknown or limit is None
         tasks += own
         seconds += own * cores_per_task(state, stage) * ((limit or 0) + GRACE)

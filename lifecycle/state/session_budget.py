@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeGuard
 
+from lifecycle.state.requested_resources import find_growing_resource
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.words.document import default_session_config
@@ -88,11 +89,16 @@ def build_cost_charges(state: Workflow) -> list[p.CostCharged]:
     """Return the events that charge the costs of ended work to the open session.
 
     Each end of a stage is charged once. Work that ended while no session was open is charged to the
-    next session. Return an empty list if no session is open.
+    next session. An attempt is not charged if the next one requests more of a resource, because the
+    plan gives the ceiling. Return an empty list if no session is open.
     """
     if not state.session.is_open:
         return []
-    due = {s.id: classify_ended_work(state, s) for s in state.stages.values() if s.uncharged}
+    due = {
+        stage.id: classify_ended_work(state, stage)
+        for stage in state.stages.values()
+        if stage.uncharged and find_growing_resource(state, stage) is None
+    }
     if not due:
         return []  # a read-only call charges nothing and needs no model
     from lifecycle.payload import models as p

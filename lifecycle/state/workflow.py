@@ -113,6 +113,12 @@ class Attempt:
     metrics: list[dict[str, Any]] = field(default_factory=list)
     #: Resources that the jobs used, in seconds and bytes. See `StageComputed`.
     resources: dict[str, float] = field(default_factory=dict)
+    #: Resources that the attempt requested. See `AttemptStarted`.
+    requested: dict[str, float] = field(default_factory=dict)
+    #: The shortage that ended the attempt: ``memory`` or ``time``, or None.
+    short_of: str | None = None
+    #: The resource of which the next attempt requests more, or None.
+    grown: str | None = None
     #: True if the outputs did not pass the verification under the current plan.
     is_refuted: bool = False
     #: Version of the plan at the start of the attempt, or 0 if unknown.
@@ -205,6 +211,8 @@ class Stage:
     #: Diagnosis of the last failure: its category, and the line of output that shows it.
     category: str | None = None
     because: str | None = None
+    #: The shortage that caused the last failure: ``memory`` or ``time``, or None.
+    short_of: str | None = None
     #: Version of the plan at the last failure of the stage, or 0 if unknown.
     failed_plan: int = 0
     running_process: dict[str, Any] | None = None

@@ -20,6 +20,7 @@ from lifecycle.sweeps.replicates import (
 )
 from lifecycle.words.mandates import TIME_LIMIT
 from lifecycle.words.metrics import METRICS, Metric, parse_valid_metrics
+from lifecycle.words.resources import RESOURCES
 from lifecycle.words.values import is_base_folder_or_inside
 
 MAP = "map"
@@ -38,10 +39,11 @@ WAYS = ("points", "grid", "zip", "file", "like")
 OF_SWEEP = ("task_outputs", "task_verify", "task_retries", "tolerate", "at_once", "metrics")
 #: Parameters of any stage that do not influence its results.
 OF_ANY = frozenset(
-    {"verify", VERIFY_PARAMETERS, "expected_seconds", "bring_back_limit", "carry", TIME_LIMIT}
+    {"verify", VERIFY_PARAMETERS, "expected_seconds", "bring_back_limit", "carry"}
+    | {TIME_LIMIT, RESOURCES}
 )
 #: Parameters of the execution. A change does not affect an attempt that is already running.
-HOW_RUN = frozenset({"at_once", "resource_overrides", TIME_LIMIT})
+HOW_RUN = frozenset({"at_once", "resource_overrides", TIME_LIMIT, RESOURCES})
 #: Default number of tasks that run at the same time.
 AT_ONCE = 8
 #: Field of a map: the number of tasks that must succeed before the other tasks start.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from lifecycle.words.mandates import TIME_LIMIT
 from lifecycle.words.metrics import METRICS
 from lifecycle.words.plan_parameters import USE
+from lifecycle.words.resources import RESOURCES
 
 #: Description of each parameter that wfctl uses. The command of a stage gets all other parameters.
 WORDS_OF_PARAMETER: dict[str, str] = {
@@ -25,6 +26,9 @@ WORDS_OF_PARAMETER: dict[str, str] = {
     "foreground if the time is less than 120 seconds.",
     TIME_LIMIT: "The maximum run time in seconds of the command, or of each task of a sweep. "
     "After this time, wfctl stops the command with exit code 124.",
+    RESOURCES: "Memory (memory_gb, per node), time_limit, nodes and cores (per node) of the job. "
+    "{start = 4, times = 2, at_most = 64} requests more after an attempt that needed more, up to "
+    "at_most. The entries override those of the backend profile.",
     "environment": "The software environment of the command, with the fields modules, conda, venv "
     "and container. Each field overrides the same field of the backend profile.",
     "bring_back_limit": "The maximum total size of additional files that wfctl copies next to the "

@@ -130,11 +130,18 @@ def find_missing_time_limits(mandate: Mandate, known: Mapping[str, Any]) -> Iter
     Without a time limit, the core hours of the stage cannot be estimated.
     """
     for id_ in mandate.stages if mandate.core_hours is not None else ():
-        if id_ in known and time_limit(known[id_].parameters) is None:
+        if id_ in known and not _has_time_limit(known[id_].parameters):
             yield (
                 f"core_hours: {id_} has no parameters.{TIME_LIMIT}, so nothing limits beforehand "
                 "what it may use"
             )
+
+
+def _has_time_limit(parameters: Mapping[str, Any]) -> bool:
+    """Return whether a stage limits its run time, as a parameter or as a requested resource."""
+    requested = parameters.get("resources")
+    is_requested = isinstance(requested, dict) and TIME_LIMIT in requested
+    return is_requested or time_limit(parameters) is not None
 
 
 def _find_form_problems(name: str, given: Any) -> Iterator[str]:

@@ -27,6 +27,8 @@ from projections.words.decisions import AmendmentRecord
 from projections.words.rounds import LoopProgress, list_loop_progress, round_rows
 from projections.words.text import (
     collapse_whitespace,
+    describe_requested_resources,
+    describe_used_resources,
     describe_waiting_reason,
     format_duration,
     mark_invisible_in_each_line,
@@ -237,6 +239,10 @@ def _format_attempts(facts: WorkflowFacts, stage: Stage) -> Iterator[str]:
             f"{truncate_utc_to_seconds(attempt.started_at)} "
             f"({format_duration(attempt.started_at, attempt.ended_at)}){jobs}{given}"
         )
+        if attempt.requested:
+            used = describe_used_resources(attempt.resources) or "unknown"
+            requested = _escape_line(describe_requested_resources(attempt.requested))
+            yield f"  - requested {requested}; used {used}"
         if waits := describe_waiting_reason(attempt):
             yield f"  - does not continue: {_escape_line(waits)}"
     for moment, kind, text in result.troubles:

@@ -237,6 +237,13 @@ def describe_used_resources(resources: Mapping[str, float]) -> str:
     return ", ".join(told)
 
 
+def describe_requested_resources(requested: Mapping[str, float]) -> str:
+    """Return a message about requested resources, such as ``8 GB of memory per node``."""
+    from lifecycle.words.resources import format_amount  # most attempts request no resources
+
+    return ", ".join(format_amount(name, amount) for name, amount in requested.items())
+
+
 def format_seconds_or_hours(span: float) -> str:
     """Return a duration as text in seconds, or in hours if it is longer than two hours."""
     return f"{span:.1f} s" if span < 7200 else f"{span / 3600:.1f} h"

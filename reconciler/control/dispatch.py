@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Collection
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
@@ -16,6 +17,7 @@ from lifecycle.errors import NeedsConsent, Refused
 from lifecycle.payload import models as p
 from lifecycle.rules.stages import require_agreed_plan
 from lifecycle.state.conditions import list_needed_files
+from lifecycle.state.requested_resources import compute_next_request
 from lifecycle.state.run_files import map_commands_to_folders
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import is_sweep
@@ -280,16 +282,11 @@ def prepare_attempt(
         for folder in (attempt.tasks, attempt.carried):
             shutil.rmtree(folder, ignore_errors=True)
         raise
-    told = {*needed, *list_read_results(given, attempt)}
-    own = f"{stage.id}/{ATTEMPTS}/"
-    paths = [
-        path
-        for path in list_forwarded_files(attempt)
-        if path not in told and not path.startswith(own)
-    ]
-    sent = digests(jobs.root, paths)
+    digested = {*needed, *list_read_results(given, attempt)}
+    sent = digests(jobs.root, _list_other_sent_files(attempt, digested))
     known = {**find_attempt_inputs(jobs.root, state, stage, [*inputs, *sent]), "recovers": recovers}
     known |= {"diagnostic": diagnostic, "tasks": count, "beside": modules}
+    known |= {"requested": compute_next_request(state, stage)}
     if not execution_host.load_execution_host(attempt).is_far:
         known["environment"] = execution_host.select_loggable_environment(attempt)
         known |= execution_host.digests_of_variables(attempt, os.environ)
@@ -297,6 +294,13 @@ def prepare_attempt(
     if carried is not None:
         known |= {"carried": list(carried.files), "carried_from": carried.source}
     return build_start_command(attempt, mode, submission_sha256=sha256, **known)
+
+
+def _list_other_sent_files(attempt: AttemptPaths, digested: Collection[str]) -> list[str]:
+    """Return the files that an attempt sends to its job, except those already ``digested``."""
+    own = f"{attempt.stage}/{ATTEMPTS}/"
+    sent = list_forwarded_files(attempt)
+    return [path for path in sent if path not in digested and not path.startswith(own)]
 
 
 def _find_programs(attempt: AttemptPaths, stage: Stage) -> dict[str, Any]:

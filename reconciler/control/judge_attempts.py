@@ -19,6 +19,7 @@ from lifecycle.errors import LifecycleError, Refused
 from lifecycle.payload import models as p
 from lifecycle.rules.stages import can_replace_lost_attempt
 from lifecycle.state.conditions import list_needed_files
+from lifecycle.state.requested_resources import can_answer_shortage
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import is_sweep
@@ -221,6 +222,22 @@ def _judge_attempt(
     if found.is_folder_refused and query_machine.has_other_remote_root(attempt):
         evidence = replace(evidence, moved=True)
         found = derive_verdict(evidence)
+    evidence, found = _explain_other_place(jobs, stage, evidence, found)
+    if not foreign:
+        if found.is_killed_job and can_answer_shortage(state, stage, "memory"):
+            found = replace(found, action=Action.FAILED)
+        found = get_stage_tasks(jobs.root, state, stage).judge(attempt, found)
+    return evidence, found
+
+
+def _explain_other_place(
+    jobs: JobContext, stage: Stage, evidence: Evidence, found: Verdict
+) -> tuple[Evidence, Verdict]:
+    """Return the evidence and the verdict, changed if the attempt was launched elsewhere.
+
+    The root may have been moved or copied, or the attempt may run on another host.
+    """
+    recorded = stage.attempts[-1]
     if found.is_elsewhere and has_former_place(jobs.service.root, recorded.root, recorded.host):
         evidence, found = verdict_after_move(evidence)
     elif found.is_elsewhere and (original := describe_copy_source(jobs.service.root)) is not None:
@@ -238,8 +255,6 @@ def _judge_attempt(
             "moved rehydrate`"
         )
         found = replace(found, reason=why)
-    if not foreign:
-        found = get_stage_tasks(jobs.root, state, stage).judge(attempt, found)
     return evidence, found
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lifecycle.errors import Refused
-from lifecycle.state.basis import cores_per_task
+from lifecycle.state.requested_resources import cores_per_task
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.words.mandates import format_count
 from projections.words.text import format_two_unit_duration

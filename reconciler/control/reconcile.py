@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from lifecycle.errors import LifecycleError, NeedsConsent, Refused
 from lifecycle.payload import models as p
 from lifecycle.rules.stages import can_replace_lost_attempt
+from lifecycle.state.requested_resources import describe_reached_ceiling
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import is_sweep
 from lifecycle.words.waiting import can_never_start
@@ -368,7 +369,11 @@ def _build_end(
 
     def failed(*circumstances: str) -> p.StageFailed:
         diagnosed = diagnose_attempt(state, stage, attempt, evidence, found.name)
-        return build_stage_failure(stage.id, recorded.id, diagnosed, *circumstances)
+        short_of = None if recorded.diagnostic else diagnosed.short_of
+        ceiling = describe_reached_ceiling(state, stage, short_of)
+        more = (*circumstances, ceiling) if ceiling else circumstances
+        failure = build_stage_failure(stage.id, recorded.id, diagnosed, *more)
+        return failure.model_copy(update={"short_of": short_of})
 
     if found.action is Action.SUCCEEDED and recorded.diagnostic:
         yield failed("a diagnostic run")

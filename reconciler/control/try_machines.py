@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from lifecycle.errors import LifecycleError
+from lifecycle.state.requested_resources import compute_next_request
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.words.environments import merge_environments
 from reconciler.attempt.execution_host import ExecutionHost
@@ -19,6 +20,7 @@ from reconciler.errors import MachineUnreachable, ReconcilerError
 from reconciler.far import query_machine
 from reconciler.files.described_submission import get_stage_submission, has_command_or_submission
 from reconciler.submission import fields, job_script
+from reconciler.submission.requested_resources import add_requested_resources
 
 #: For each batch type, the program that submits a job.
 _PROGRAMS = {"slurm": "sbatch", "pbs": "qsub", "torque": "qsub", "sge": "qsub", "lsf": "bsub"}
@@ -72,6 +74,7 @@ def _collect_trial_inputs(
     trial = MachineProblems(profile, [stage.id])
     try:
         given = get_stage_submission(root, state, stage)
+        given = add_requested_resources(given, compute_next_request(state, stage))
     except (ReconcilerError, LifecycleError) as error:
         trial.problems.append(error.message)
         found[stage.id] = trial

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from lifecycle.errors import NeedsConsent, Refused
+from lifecycle.state.requested_resources import compute_next_request, get_time_limit
 from lifecycle.state.workflow import Attempt, Stage, Workflow
 from lifecycle.sweeps.definition import is_sweep
 from lifecycle.sweeps.variables import command_variables
@@ -32,6 +33,7 @@ from reconciler.submission.compare_submission import (
     find_differences,
 )
 from reconciler.submission.fields import add_path_variables, check_fields
+from reconciler.submission.requested_resources import add_requested_resources
 from reconciler.submission.transferred_files import BEFORE_VARIABLE
 from service.root.folder_entries import is_file
 from service.root.paths_within_root import is_inside
@@ -169,12 +171,14 @@ def build_attempt_submission(
 ) -> dict[str, Any]:
     """Return a stage's submission with everything that an attempt needs.
 
-    This adds environment variables with paths and the current round, and the time limit. For a
-    sweep the time limit is omitted, because its worker process applies it to each task.
+    This adds environment variables with paths and the current round, the requested resources, and
+    the time limit. For a sweep the time limit is omitted, because its worker process applies it to
+    each task.
     """
     placed_ = add_path_variables(given, stage.inputs)
     if not is_sweep(stage.parameters):
-        placed_ = submission.add_time_limit(placed_, stage.parameters)
+        placed_ = submission.add_time_limit(placed_, get_time_limit(state, stage))
+    placed_ = add_requested_resources(placed_, compute_next_request(state, stage))
     return submission.add_variables(placed_, variables_of_round(root, state, stage))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from contextlib import suppress
 
 #: Quantities for which the largest value of several commands is used. All other quantities are
@@ -34,14 +34,16 @@ def _number(text: str) -> float | None:
     return None
 
 
-def combine_resource_use(every: Iterable[Mapping[str, float]]) -> dict[str, float]:
+def combine_resource_use(
+    every: Iterable[Mapping[str, float]], largest: Container[str] = LARGEST
+) -> dict[str, float]:
     """Return the combined resource use of several commands.
 
-    Values are summed, except memory, for which the largest value is used.
+    Values are summed, except those in ``largest``, for which the largest value is used.
     """
     found: dict[str, float] = {}
     for one in every:
         for name, value in one.items():
             before = found.get(name, 0.0)
-            found[name] = max(before, value) if name in LARGEST else round(before + value, 3)
+            found[name] = max(before, value) if name in largest else round(before + value, 3)
     return found

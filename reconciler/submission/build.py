@@ -28,6 +28,7 @@ from reconciler.submission.job_guard import (
     build_guard_lines,
     build_time_limit_line,
 )
+from reconciler.submission.requested_resources import request_from_scheduler
 from reconciler.submission.transferred_files import add_far_files
 from service.root.atomic_files import write_whole
 from service.root.paths_within_root import is_inside
@@ -128,6 +129,7 @@ def build_attempt_copy(
     known = {**(described or {}), **given}
     place = _choose_execution_host(known, attempt)
     scheduler_directives.check_directives(place.batch_type, resources)
+    resources = request_from_scheduler(result, place.batch_type)
     fields.check_variable_lengths(resources.get("envs", {}))
     result["machine"] = _attempt_machine(given, known, attempt, place)
     result["resources"] = {
@@ -275,10 +277,10 @@ def check_secrets(given: object) -> None:
             raise InlineSecret(f"machine.remote_profile.{name}")
 
 
-def add_time_limit(submission: Mapping[str, Any], parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a copy of the submission that ends its command at the stage's time limit."""
+def add_time_limit(submission: Mapping[str, Any], limit: int | None) -> dict[str, Any]:
+    """Return a copy of the submission that ends its command after ``limit`` seconds."""
     resources = _require_object(submission, "resources")
-    lines = [*resources.get("prepend_script", []), build_time_limit_line(parameters)]
+    lines = [*resources.get("prepend_script", []), build_time_limit_line(limit)]
     return {**submission, "resources": {**resources, "prepend_script": lines}}
 
 

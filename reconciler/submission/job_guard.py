@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
 from pathlib import Path
 from signal import SIGHUP, SIGINT, SIGTERM
 from typing import Any
 
-from lifecycle.words.mandates import time_limit
 from reconciler.attempt.execution_host import ExecutionHost
 from reconciler.attempt.paths import (
     ERROR_LOG,
@@ -169,9 +167,9 @@ def build_guard_lines(attempt: AttemptPaths, place: ExecutionHost) -> list[str]:
     ]
 
 
-def build_time_limit_line(parameters: Mapping[str, Any]) -> str:
-    """Return the shell line that sets the time limit of a stage, empty if it has none.
+def build_time_limit_line(limit: int | None) -> str:
+    """Return the shell line that sets the time limit of a command in seconds, None for no limit.
 
     The line must follow the functions of limit.sh.
     """
-    return f"wfctl_limit={time_limit(parameters) or ''}"
+    return f"wfctl_limit={limit or ''}"

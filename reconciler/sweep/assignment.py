@@ -17,6 +17,7 @@ from typing import Any
 
 from lifecycle.payload import models as p
 from lifecycle.state.conditions import find_point_source_stages, list_points_files
+from lifecycle.state.requested_resources import get_time_limit
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import DONE, MAP
 from lifecycle.sweeps.points import Point, render_value
@@ -27,6 +28,7 @@ from reconciler.attempt.markers import make_folders
 from reconciler.attempt.paths import AttemptPaths, ScriptEnd, recorded_attempt_paths
 from reconciler.errors import UnusableSubmission
 from reconciler.submission.job_guard import AWAITING, LIMIT, USED, build_time_limit_line
+from reconciler.submission.requested_resources import set_runs_per_job
 from reconciler.submission.transferred_files import READ, TASKS, TASKS_ROOT, VOUCHED
 from reconciler.sweep.first_tasks import FIRST_KEYS, choose_first_tasks, read_first_tasks
 from reconciler.sweep.judge_tasks import find_tasks_to_judge
@@ -38,6 +40,7 @@ from reconciler.sweep.tasks import (
     compute_result_origin,
     definition_digest,
     find_tasks_left_failed,
+    is_tried_anew,
     move_unfinished_tasks_aside,
     read_mark,
     tasks_of,
@@ -103,7 +106,7 @@ def write_task_assignment(
         for number, point in given_
     )
     files = {
-        **_build_scripts(stage, command),
+        **_build_scripts(state, stage, command),
         "list": "".join(lines),
         READ: "".join(f"{path}\n" for one in read.values() for path in one.values()),
     }
@@ -113,19 +116,19 @@ def write_task_assignment(
     description |= {FIRST_KEYS: first_keys} if first_keys else {}
     write_whole(attempt.task_head, json.dumps(description).encode() + b"\n")
     (root / stage.id / DONE).mkdir(exist_ok=True)
-    # Each job runs one worker. Start one worker for each group of tasks, up to the allowed number
-    # of tasks at a time.
+    # Each job runs one worker. A worker computes a group of tasks, one after another.
     group = given.get("resources", {}).get("group_size") or 1
     workers = max(1, min(ceil(len(todo) / group), what.at_once))
+    given = set_runs_per_job(given, ceil(len(todo) / workers))
     return _build_submission(given, attempt, workers, compute_result_origin(stage, basis))
 
 
-def _build_scripts(stage: Stage, command: str) -> dict[str, str]:
+def _build_scripts(state: Workflow, stage: Stage, command: str) -> dict[str, str]:
     """Return the scripts of the workers and the list of each task's outputs, by file name."""
     what = stage.work.task_rules
     parts = [
         *map(_read_script, (AWAITING, USED, LIMIT)),
-        build_time_limit_line(stage.parameters),
+        build_time_limit_line(get_time_limit(state, stage)),
         _read_script(_WORKER),
     ]
     return {
@@ -160,8 +163,9 @@ def _select_tasks(
 ) -> list[Task]:
     """Return the tasks to run: all tasks that are not done, with some exceptions.
 
-    A task without remaining retries is excluded if the attempt replaces a lost one, or if the task
-    failed in an earlier round that is not repeated. A task that a person must judge is excluded if
+    A task without remaining retries is excluded if the attempt replaces a lost one, if the attempt
+    requests more of a resource that the task does not need, or if the task failed in an earlier
+    round that is not repeated. A task that a person must judge is excluded if
     the attempt replaces a lost one.
     """
     waiting = find_tasks_to_judge(root, state, stage) if recovers is not None else {}
@@ -173,7 +177,8 @@ def _select_tasks(
     def stays(task: Task) -> bool:
         if task.point.folder in waiting:
             return True
-        return (recovers is not None or task.point.key in left) and task.is_out_of_retries(retries)
+        is_left = recovers is not None or task.point.key in left or not is_tried_anew(last, task)
+        return is_left and task.is_out_of_retries(retries)
 
     return [one for one in known if one.state != "done" and not stays(one)]
 

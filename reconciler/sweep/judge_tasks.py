@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from lifecycle.payload import models as p
+from lifecycle.state.requested_resources import can_answer_shortage
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import DONE, VERDICTS, TaskRules, format_ranges
 from lifecycle.words.failure_cause import find_cause
@@ -47,7 +48,12 @@ from reconciler.sweep.tasks import (
     read_task_list,
     tasks_of,
 )
-from reconciler.verdict.diagnosis import Diagnosis, add_full_disk_name, classify_output_texts
+from reconciler.verdict.diagnosis import (
+    Diagnosis,
+    FailureKind,
+    add_full_disk_name,
+    classify_output_texts,
+)
 from reconciler.verdict.table import Action, TaskCounts, Verdict, verdict_of_tasks
 from service.root.atomic_files import write_whole
 from service.root.folder_entries import describe_unreadable_entries, exists, is_folder, stat_of
@@ -173,6 +179,8 @@ def _count_tasks(state: Workflow, stage: Stage, attempt: AttemptPaths) -> TaskCo
     undone = [t for t in judged_ if t.state != "done" and t.point.key not in failed]
     first = {*read_first_tasks(attempt)} & {task.point.key for task in tasks}
     others = [t for t in undone if first and t.point.key not in first and not t.to_judge]
+    own = [task for task in judged_ if task.attempt == attempt.id and task.short_of is not None]
+    short = [task for task in own if can_answer_shortage(state, stage, task.short_of)]
     return TaskCounts(
         total=len(tasks),
         done=sum(task.state == "done" for task in tasks),
@@ -181,8 +189,12 @@ def _count_tasks(state: Workflow, stage: Stage, attempt: AttemptPaths) -> TaskCo
         untold=len(untold),
         tolerated=what.tolerate * len(tasks),
         first=len(first),
-        first_failed=_name_failed_first_tasks(len(first), len(first & failed)),
+        first_failed=_name_failed_first_tasks(
+            len(first), len(first & failed - {task.point.key for task in short})
+        ),
         others=len(others),
+        short=len(short),
+        why_short=_describe_failures(short) if short else "",
         why_failed=_describe_failures(spent) if spent else "",
         why_untold=_describe_unjudged_tasks(len(untold), next(iter(untold.values()))[1])
         if untold
@@ -417,7 +429,12 @@ def diagnose_failed_tasks(found: Diagnosis, root: Path, state: Workflow, stage: 
         return found
     counted = Counter(task.why for task in failed)
     ordered = sorted(failed, key=lambda task: -counted[task.why])
+    # A task that needs more resources decides, because the next attempt can help this task.
+    decisive = next((task for task in ordered if _is_short_in(stage, task)), None)
+    ordered = [decisive, *(one for one in ordered if one is not decisive)] if decisive else ordered
     kind = classify_output_texts([(task.point.key, task.why) for task in ordered])
+    if decisive is not None:
+        kind = FailureKind("resource", decisive.why, decisive.point.key)
     category, because, cause = kind.category, kind.because, None
     if all(task.why.startswith(_FAILED_CHECK) for task in failed):
         category = "unknown"  # the program succeeded, as in a failed check of a stage
@@ -442,6 +459,11 @@ def diagnose_failed_tasks(found: Diagnosis, root: Path, state: Workflow, stage: 
         output=output or None,
         has_output=bool(output),
     )
+
+
+def _is_short_in(stage: Stage, task: Task) -> bool:
+    """Return whether a task ended for want of a resource in the newest attempt of its stage."""
+    return task.short_of is not None and task.attempt == stage.attempts[-1].id
 
 
 def _write_record(attempt: AttemptPaths, stage: Stage, marked: Sequence[Task]) -> p.FileDigest:

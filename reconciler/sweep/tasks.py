@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from lifecycle.errors import Refused
 from lifecycle.fold.rounds import first_invalid_round, points_added_from_round
+from lifecycle.payload import models as p
 from lifecycle.state.basis import has_outdated_tasks
 from lifecycle.state.conditions import find_point_source_stages
 from lifecycle.state.status import RECOVERY_LIMIT
@@ -41,6 +42,7 @@ from reconciler.host import small_files as plain
 from reconciler.records import traces
 from reconciler.records.resource_use import parse_resource_use
 from reconciler.sweep.map_points import points_of
+from reconciler.verdict.shortage import find_shortage
 from service.root.atomic_files import write_whole
 from service.root.folder_entries import exists
 
@@ -129,6 +131,11 @@ class Task:
         """Return whether the next attempt uses the existing results of the task."""
         return self.state == "done" or self.to_judge
 
+    @property
+    def short_of(self) -> p.Shortage | None:
+        """Return the shortage that ended the newest run of the task, or None."""
+        return find_shortage(self.why) if self.state in ("failed", "lost") else None
+
     def is_out_of_retries(self, retries: int) -> bool:
         """Return whether the task is not done and has no retries left."""
         out = self.failed > retries or self.lost > RECOVERY_LIMIT
@@ -190,9 +197,8 @@ def tasks_of(root: Path, state: Workflow, stage: Stage, basis: Basis | None = No
         tried = [key for key, task in known.items() if task.failed or task.lost]
         if tried and recorded.recovers is None:
             left = find_tasks_left_failed(state, stage, points, before, recorded.round)
-            known |= {
-                key: replace(known[key], failed=0, lost=0) for key in tried if key not in left
-            }
+            anew = [key for key in tried if key not in left and is_tried_anew(before, known[key])]
+            known |= {key: replace(known[key], failed=0, lost=0) for key in anew}
         since = first_invalid_round(state, stage, recorded.plan)
         earlier = _points_before_round(state, stage, points, since)
         keys = all_keys if earlier is points else {point.key for point in earlier}
@@ -236,6 +242,14 @@ def _points_before_round(
         if since
         else ()
     )
+
+
+def is_tried_anew(before: Recorded | None, task: Task) -> bool:
+    """Return whether a task gets all its retries again in the attempt that follows ``before``.
+
+    If the attempt only requests more of a resource, this applies to the tasks that need more.
+    """
+    return before is None or before.grown is None or task.short_of is not None
 
 
 def find_tasks_left_failed(

@@ -27,6 +27,7 @@ from reconciler.host.scheduler_jobs import EXCEEDED, TAKEN
 from reconciler.records import traces
 from reconciler.submission.build import CODE_LINE
 from reconciler.submission.fields import LACKS
+from reconciler.verdict.shortage import OUT_OF_MEMORY, OUT_OF_TIME, find_shortage
 from reconciler.verdict.table import (
     Situation,
 )
@@ -68,9 +69,8 @@ def _clue(category: p.Category, *words: str) -> Clue:
 _ENDING: tuple[Clue, ...] = (
     _clue(
         "resource",
-        r"out of memory|oom[- _]kill|cannot allocate memory|\bMemoryError\b|std::bad_alloc",
-        r"due to time limit|time limit exceeded|walltime .*exceeded|exceeded .*memory limit",
-        r"^(wfctl: )?ended by its time limit of \d+ s",
+        *OUT_OF_MEMORY,
+        *OUT_OF_TIME,
         r"no room is left on the file system",
         rf"{NO_ROOM_REPORTED.pattern}|CUDA_ERROR_OUT_OF_MEMORY",
     ),
@@ -118,9 +118,11 @@ _EXITS: dict[int, tuple[p.Category, str]] = {
     153: ("resource", "the limit of a file's size"),
 }
 
-#: Matches messages of a job that had too little memory. The advice for this case follows.
-_OF_MEMORY = re.compile(r"memory|\boom[- _]kill|bad_alloc|SIGKILL", re.IGNORECASE)
-_MORE_MEMORY = "propose more memory in resource_overrides by an amendment, then retry"
+#: Advice for a job that had too little of a resource.
+_MORE: dict[str, str] = {
+    "memory": "propose more memory in resources.memory_gb by an amendment, then retry",
+    "time": "propose a higher resources.time_limit or time_limit by an amendment, then retry",
+}
 #: Advice for a job that completed but whose results failed the check.
 _FAILED_CHECK = (
     "a retry would give the same results. Propose other parameters in an amendment. If no "
@@ -131,7 +133,7 @@ _FAILED_CHECK = (
 _NEXT: dict[p.Category, str] = {
     "input": "correct the input script or file, then retry; change parameters by an amendment",
     "resource": (
-        "propose a higher limit in resource_overrides or time_limit by an amendment, then retry"
+        "propose a higher limit in resources or resource_overrides by an amendment, then retry"
     ),
     "scheduler": "check the scheduler and the connection, then retry",
     "missing_output": "find out why the program did not write the file, correct it, then retry",
@@ -165,13 +167,16 @@ class Diagnosis:
     failed_check: bool = False
 
     @property
+    def short_of(self) -> p.Shortage | None:
+        """The resource whose shortage ended the attempt, or None."""
+        return find_shortage(self.because) if self.category == "resource" else None
+
+    @property
     def advice(self) -> str:
         """The next step that is recommended to the user."""
         if self.failed_check:
             return _FAILED_CHECK
-        if self.category == "resource" and _OF_MEMORY.search(self.because):
-            return _MORE_MEMORY
-        return _NEXT[self.category]
+        return _MORE.get(self.short_of or "") or _NEXT[self.category]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the diagnosis as plain JSON values, with the advice."""

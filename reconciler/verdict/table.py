@@ -178,6 +178,11 @@ class Verdict:
         return self.name == Situation.TASK_FAILED
 
     @property
+    def is_killed_job(self) -> bool:
+        """Return whether SIGKILL ended the command, often because memory ran out."""
+        return self.name == Situation.JOB_KILLED
+
+    @property
     def has_possibly_started(self) -> bool:
         """Return whether a task of the attempt may have started."""
         return self.name not in _NEVER_BEGAN
@@ -836,8 +841,9 @@ class TaskCounts:
     ``left`` is the number of tasks that must still be computed, and ``untold`` the number of tasks
     that a person must judge. ``tolerated`` is the number of tasks that may fail. ``first`` is the
     number of tasks that had to succeed before the ``others`` start, and ``first_failed`` names
-    those of them that failed. ``why_failed`` and ``why_untold`` are sentences for the reason of the
-    verdict.
+    those of them that failed. ``short`` is the number of tasks that the next attempt computes with
+    more resources. ``why_failed``, ``why_short`` and ``why_untold`` are sentences for the reason of
+    the verdict.
     """
 
     total: int
@@ -849,6 +855,8 @@ class TaskCounts:
     first: int = 0
     first_failed: str = ""
     others: int = 0
+    short: int = 0
+    why_short: str = ""
     why_failed: str = ""
     why_untold: str = ""
 
@@ -859,6 +867,11 @@ TASK_ROWS: Rows[TaskCounts] = (
         (8, Situation.TASKS_FAILED, Action.FAILED),
         lambda tasks: bool(tasks.first_failed),
         "{why_failed}; {first_failed} failed, so {others:,} tasks were not started",
+    ),
+    (
+        (8, Situation.TASKS_FAILED, Action.FAILED),
+        lambda tasks: tasks.short > 0 and tasks.untold == 0,
+        "{why_short}; {short:,} of {total:,} tasks need more resources",
     ),
     (
         (9, Situation.TASKS_REMAIN, Action.LOST),

@@ -87,7 +87,7 @@ WRONG: dict[str, tuple[Any, str]] = {
         "stage-2.outputs: DPDispatcher cannot copy",
     ),
     "retries of one's own": (with_stage(retries=5), "3 on a local backend"),
-    "resources of a stage": (with_stage(resources={}), "parameters.resource_overrides"),
+    "resources of a stage": (with_stage(resources={}), "parameters.resources"),
     "an environment": (with_stage(env={}), "WFCTL_PARAM_"),
     "depends": (with_stage(depends=[]), "use depends_on"),
     "a time limit": (with_stage(timeout=5), "use parameters.time_limit, in seconds"),

@@ -3,7 +3,8 @@
 # running; `start-slurm.sh DIR PORT stop` stops its daemons. Needs Debian's slurm-wlm and munge, and
 # no root: the daemons belong to the user account that starts them and run jobs of that account only.
 # All files are written below DIR, so another Slurm on the machine is not touched. Clients need
-# SLURM_CONF=DIR/slurm.conf. slurmctld listens on PORT, slurmd on the next port.
+# SLURM_CONF=DIR/slurm.conf. slurmctld listens on PORT, slurmd on the next port. With NODE_MB, jobs can
+# request up to this amount of memory.
 set -euo pipefail
 
 dir=$1
@@ -85,7 +86,7 @@ MinJobAge=10
 MessageTimeout=5
 KillWait=2
 InactiveLimit=0
-NodeName=$host NodeAddr=127.0.0.1 CPUs=32 State=UNKNOWN
+NodeName=$host NodeAddr=127.0.0.1 CPUs=32${NODE_MB:+ RealMemory=$NODE_MB} State=UNKNOWN
 PartitionName=debug Nodes=$host Default=YES MaxTime=INFINITE State=UP OverSubscribe=YES:16
 CONF
 if cmp -s "$dir/slurm.conf.new" "$dir/slurm.conf"; then

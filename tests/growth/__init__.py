@@ -1,0 +1,1 @@
+"""Tests of resources that grow with the attempts of a stage."""

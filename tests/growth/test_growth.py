@@ -1,0 +1,193 @@
+"""A stage requests more of a resource after an attempt that had too little."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.cli.support import HERE, Place, agree, write_plan
+from tests.growth.support import (
+    GROWTH,
+    LOCAL,
+    NEEDS,
+    approve_change,
+    create_workflow,
+    get_stage,
+    list_attempts,
+    list_requests,
+    make_plan,
+    make_stage,
+)
+
+pytestmark = pytest.mark.slow
+
+#: Ways in which a command reports that memory ran out, each with the output that a person sees.
+ENDS = {
+    "killed": "exit 137",
+    "Python": "{ echo 'MemoryError' >&2; exit 1; }",
+    "C++": "{ echo \"terminate called after throwing 'std::bad_alloc'\" >&2; exit 134; }",
+    "kernel": "{ echo 'Out of memory: Killed process 7' >&2; exit 1; }",
+}
+
+
+@pytest.mark.long
+@pytest.mark.few(1)
+@pytest.mark.parametrize("end", ENDS)
+def test_job_that_runs_out_of_memory_ends_at_8_gb_with_one_approval(
+    tmp_path: Path, end: str
+) -> None:
+    """The attempts request 1, 2, 4 and 8 GB, without a retry by a person."""
+    command = NEEDS.format(trace=tmp_path / "trace", gb=8, end=ENDS[end])
+    place = Place(tmp_path / "root")
+    place.path.mkdir()
+    plan = make_plan(make_stage(command, {"memory_gb": GROWTH}))
+    place.done("init", str(write_plan(tmp_path, plan)))
+    agree(place.path)
+    assert place.call("run").code == 0
+    assert (tmp_path / "trace").read_text().split() == ["1", "2", "4", "8"]
+    assert list_requests(place) == [1, 2, 4, 8]
+    assert place.types("--type", "amendment.approved") == ["amendment.approved"]
+    assert place.types("--type", "stage.retried") == []
+    assert get_stage(place)["retry_count"] == 0
+    assert place.call("fsck", "--protocol").code == 0
+    assert "requests 8 GB of memory per node" in place.log()
+
+
+@pytest.mark.long
+def test_person_is_asked_at_the_ceiling_and_can_raise_it(tmp_path: Path) -> None:
+    """The message names the ceiling, and a higher ceiling lets the stage continue."""
+    command = NEEDS.format(trace=tmp_path / "trace", gb=3, end="exit 137")
+    growth = {"start": 1, "plus": 1, "at_most": 2}
+    place = create_workflow(tmp_path, make_stage(command, {"memory_gb": growth}))
+    assert place.call("run").code == 6
+    stage = get_stage(place)
+    assert stage["status"] == "failed"
+    assert "already requested 2 GB of memory per node" in stage["last_error"]
+    assert "parameters.resources.memory_gb.at_most=NUMBER" in stage["last_error"]
+    approve_change(place, "resources.memory_gb.at_most", 5)
+    assert place.call("run").code == 0
+    assert list_requests(place)[-1] == 3
+    assert (tmp_path / "trace").read_text().split()[-1] == "3"
+
+
+@pytest.mark.long
+def test_time_limit_grows_until_the_command_has_enough_time(tmp_path: Path) -> None:
+    """The first attempt ends at its time limit, and the second has more time."""
+    growth = {"time_limit": {"start": 2, "times": 20, "at_most": 60}}
+    place = create_workflow(tmp_path, make_stage("sleep 8", growth))
+    assert place.call("run").code == 0
+    assert list_requests(place, "time_limit") == [2, 40]
+
+
+@pytest.mark.long
+def test_more_cores_help_if_the_time_limit_cannot_grow(tmp_path: Path) -> None:
+    """The command gets the number of cores in a variable."""
+    growth = {"time_limit": 2, "cores": {"start": 1, "times": 2, "at_most": 4}}
+    command = '[ "$WFCTL_CORES" = 2 ] || sleep 30'
+    place = create_workflow(tmp_path, make_stage(command, growth))
+    assert place.call("run").code == 0
+    assert list_requests(place, "cores") == [1, 2]
+
+
+def test_other_failure_does_not_grow(tmp_path: Path) -> None:
+    """A stage that fails for another reason waits for a person."""
+    stage = make_stage("echo 'ValueError: no' >&2; exit 1", {"memory_gb": GROWTH})
+    place = create_workflow(tmp_path, stage)
+    assert place.call("run").code == 6
+    assert list_requests(place) == [1]
+    assert get_stage(place)["status"] == "failed"
+
+
+def test_memory_of_a_graphics_card_does_not_grow(tmp_path: Path) -> None:
+    """More memory of the machine does not help a full graphics card."""
+    command = "echo 'RuntimeError: CUDA out of memory' >&2; exit 1"
+    place = create_workflow(tmp_path, make_stage(command, {"memory_gb": GROWTH}))
+    assert place.call("run").code == 6
+    assert len(list_attempts(place)) == 1
+
+
+@pytest.mark.long
+def test_stage_continues_after_kills_between_its_attempts(tmp_path: Path) -> None:
+    """A killed run loses no attempt, and the next run requests the next amount."""
+    trace = tmp_path / "trace"
+    command = NEEDS.format(trace=trace, gb=4, end="exit 137")
+    place = create_workflow(tmp_path, make_stage(command, {"memory_gb": GROWTH}))
+    line = [sys.executable, "-m", "cli.main", "--root", str(place.path), "run"]
+    environ = {**os.environ, "PYTHONPATH": str(HERE)}
+    for attempts in (1, 2):
+        running = subprocess.Popen(line, env=environ, stdout=subprocess.DEVNULL)
+        end = time.monotonic() + 60
+        while time.monotonic() < end:
+            if trace.exists() and len(trace.read_text().split()) >= attempts:
+                break
+            time.sleep(0.05)
+        running.send_signal(signal.SIGKILL)
+        running.wait()
+    assert place.call("run").code == 0
+    assert trace.read_text().split() == ["1", "2", "4"]
+
+
+@pytest.mark.long
+def test_stage_that_runs_again_requests_what_was_enough(tmp_path: Path) -> None:
+    """A rerun does not repeat the attempts that had too little memory."""
+    command = NEEDS.format(trace=tmp_path / "trace", gb=2, end="exit 137")
+    place = create_workflow(tmp_path, make_stage(command, {"memory_gb": GROWTH}))
+    assert place.call("run").code == 0
+    place.done("rerun", "stage-1", "--reason", "Again.")
+    assert place.call("run").code == 0
+    assert list_requests(place) == [1, 2, 2]
+
+
+@pytest.mark.long
+def test_change_of_resources_computes_nothing_again(tmp_path: Path) -> None:
+    """Other resources do not make the results of a completed stage invalid."""
+    place = create_workflow(tmp_path, make_stage("true", {"memory_gb": GROWTH}))
+    assert place.call("run").code == 0
+    approve_change(place, "resources.memory_gb.start", 4)
+    assert place.call("run").code == 0
+    assert len(list_attempts(place)) == 1
+
+
+@pytest.mark.long
+def test_requested_and_used_resources_are_shown(tmp_path: Path) -> None:
+    """``audit costs``, ``show``, the report and ``plan check`` name the resources."""
+    command = NEEDS.format(trace=tmp_path / "trace", gb=2, end="exit 137")
+    stage = make_stage(command, {"memory_gb": GROWTH})
+    place = create_workflow(tmp_path, stage)
+    assert place.call("run").code == 0
+    assert place.done("audit", "costs")[-1]["requested_memory_gb"] == 2
+    assert "requested 2 GB of memory per node" in place.call("show", "stage-1").out
+    assert "requested 2 GB of memory per node; used" in place.call("report").out
+    plan = write_plan(tmp_path, make_plan(stage))
+    checked = place.call("plan", "check", str(plan))
+    assert "with a start of 2, the first attempt could succeed" in checked.out
+
+
+@pytest.mark.long
+def test_request_that_is_added_after_a_failure_lets_the_stage_continue(tmp_path: Path) -> None:
+    """After the approval, the next attempt requests the start, and later ones more."""
+    command = NEEDS.format(trace=tmp_path / "trace", gb=8, end="exit 137")
+    stage = make_stage(f'WFCTL_MEMORY_GB="${{WFCTL_MEMORY_GB:-0}}"\n{command}', {})
+    place = create_workflow(tmp_path, stage)
+    assert place.call("run").code == 6
+    approve_change(place, "resources", {"memory_gb": {**GROWTH, "start": 4}})
+    assert place.call("run").code == 0
+    assert (tmp_path / "trace").read_text().split()[-2:] == ["4", "8"]
+
+
+@pytest.mark.long
+def test_ceiling_of_a_profile_is_named(tmp_path: Path) -> None:
+    """The message proposes to edit the plan, because the profile has the ceiling."""
+    command = NEEDS.format(trace=tmp_path / "trace", gb=3, end="exit 137")
+    resources = {"memory_gb": {"start": 1, "times": 2, "at_most": 2}}
+    profiles = {"local": {"type": "local", "config": LOCAL, "resources": resources}}
+    place = create_workflow(tmp_path, make_stage(command, {}), backend_profiles=profiles)
+    assert place.call("run").code == 6
+    assert list_requests(place)[:2] == [1, 2]
+    assert "run `wfctl plan apply FILE --reason TEXT`" in get_stage(place)["last_error"]
