@@ -28,6 +28,7 @@ from projections.drawing import plots, svg
 from projections.files.facts import WorkflowFacts
 from projections.files.method import convert_values_to_text, describe_method
 from projections.files.summary import FIGURES, Summary, build_summary, is_figure
+from projections.files.sweep_numbers import SweepNumbers, collect_sweep_numbers
 from projections.screens.next_actions import next_actions
 from projections.words.result_origin import describe_agreement
 from projections.words.rounds import LoopProgress, RoundRow, list_loop_progress, round_rows
@@ -50,6 +51,7 @@ def export_report(source: ExportSource) -> Iterator[str]:
         state=facts.state,
         summary=summary,
         loops=collect_loop_tables(facts.state),
+        sweeps=_collect_sweep_tables(source, facts.state),
         method=describe_method(facts),
         figures=_embed_figures(source, summary),
         counts=count_by_status(facts.state),
@@ -67,14 +69,23 @@ def collect_loop_tables(state: Workflow) -> list[tuple[LoopProgress, list[RoundR
         (
             one,
             round_rows(state, one.loop.name),
-            # It is safe to mark the plots as markup, because they escape their own text.
-            [
-                Markup(reveal_control_characters(plots.draw_plot(plot)))
-                for plot in plots.plots_of_rounds(state, one.loop.name)
-            ],
+            [draw_plot_markup(plot) for plot in plots.plots_of_rounds(state, one.loop.name)],
         )
         for one in list_loop_progress(state)
     ]
+
+
+def draw_plot_markup(plot: plots.Plot) -> str:
+    """Return a plot as markup for a page. The drawing escapes its own text."""
+    return Markup(reveal_control_characters(plots.draw_plot(plot)))
+
+
+def _collect_sweep_tables(
+    source: ExportSource, state: Workflow
+) -> list[tuple[SweepNumbers, list[str]]]:
+    """Return the numbers of each completed sweep, with its plots as markup."""
+    found = (collect_sweep_numbers(one, source.content) for one in state.stages.values())
+    return [(one, [*map(draw_plot_markup, one.plots)]) for one in found if one is not None]
 
 
 def _render_page(name: str, **told: Any) -> Iterator[str]:

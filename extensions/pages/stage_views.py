@@ -6,10 +6,8 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from markupsafe import Markup
-
 from eventstore.event import RecordedEvent
-from extensions.exports.markup import reveal_control_characters
+from extensions.exports.report import draw_plot_markup
 from extensions.pages import render
 from extensions.pages.newest_events import find_newest_events, make_value_needle
 from extensions.pages.page_data import (
@@ -23,8 +21,7 @@ from extensions.pages.previews import build_previews, tail_of
 from lifecycle.fold.evolve import parameters_in_plan_version
 from lifecycle.state.workflow import Attempt, Stage, Workflow
 from lifecycle.words.metrics import parse_valid_metrics
-from projections.drawing.plots import draw_plot as plot_drawing
-from projections.drawing.plots import plot_of_attempts, plot_of_tasks
+from projections.drawing.plots import plot_of_attempts, plots_of_tasks
 from projections.files.comparison import (
     ComparedItem,
     build_column_headers,
@@ -107,12 +104,11 @@ def _find_changed_parameters(
 
 def _iterate_plots(stage: Stage, tasks: list[dict[str, Any]]) -> Iterator[str]:
     """Yield a small plot of each number of a stage, over its tasks or its attempts."""
+    metrics = parse_valid_metrics(stage.parameters)
     done = [one for one in tasks if one["state"] == "done"]
-    for name, metric in list(parse_valid_metrics(stage.parameters).items())[:_PLOTS]:
-        of_tasks = plot_of_tasks(done, name, unit=metric.unit) if done else None
-        plot = of_tasks if done else plot_of_attempts(stage.attempts, name)
-        if plot is not None:
-            yield Markup(reveal_control_characters(plot_drawing(plot)))
+    of_attempts = (plot_of_attempts(stage.attempts, name) for name in [*metrics][:_PLOTS])
+    found = plots_of_tasks(done, metrics) if done else filter(None, of_attempts)
+    yield from map(draw_plot_markup, found)
 
 
 def render_task(look: PageLook) -> bytes:

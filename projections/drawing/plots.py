@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate, pairwise
+from itertools import accumulate, islice, pairwise
 from math import ceil, floor, isfinite, log10, sqrt
 from statistics import fmean, stdev
 from typing import Any, NamedTuple
@@ -11,13 +11,16 @@ from typing import Any, NamedTuple
 from lifecycle.fold.rounds import better_direction, list_valid_rounds
 from lifecycle.state.workflow import Workflow
 from lifecycle.sweeps.replicates import REPLICATE
-from lifecycle.words.metrics import is_number
+from lifecycle.words.metrics import Metric, is_number
 from lifecycle.words.rounds import LoopDefinition
 from projections.drawing import svg
 from projections.drawing.svg import format_element, format_text
+from projections.words.format_numbers import name_with_unit
 
 #: Maximum number of lines in a plot. If a parameter has more values, their results are averaged.
 _LINES = 6
+#: Maximum number of plots of a sweep.
+_PLOTS = 6
 _COLOURS = ("running", "failed", "completed", "person", "post_processing", "ready")
 #: Maximum absolute value on an axis, and minimum difference between the ends of an axis.
 _FAR, _NEAR = 1e300, 1e-300
@@ -62,7 +65,7 @@ class Plot(NamedTuple):
     @property
     def title(self) -> str:
         """The title of the plot: the plotted metric with its unit."""
-        return f"{self.of} in {self.unit}" if self.unit else self.of
+        return name_with_unit(self.of, self.unit)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the axes and the points of the plot as a dict of JSON values."""
@@ -116,6 +119,13 @@ def plot_of_tasks(
 
 def _format_line_name(name: str, values: Mapping[str, Any]) -> str:
     return f"{name} = {values[name]}" if name in values else f"no {name}"
+
+
+def plots_of_tasks(rows: Sequence[Mapping[str, Any]], metrics: Mapping[str, Metric]) -> list[Plot]:
+    """Return a plot of each of the first metrics over the tasks of a sweep."""
+    first = islice(metrics.items(), _PLOTS)
+    plots = (plot_of_tasks(rows, name, unit=metric.unit) for name, metric in first)
+    return [one for one in plots if one is not None]
 
 
 def _is_seed(name: str) -> bool:

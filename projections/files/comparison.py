@@ -12,7 +12,11 @@ from lifecycle.state.effort import HOUR, charged_core_seconds
 from lifecycle.state.loops import Round
 from lifecycle.state.workflow import Attempt, Stage, Workflow
 from lifecycle.words.metrics import is_number, parse_valid_metrics
-from projections.words.format_results import NumberDifference, format_with_error, measure_difference
+from projections.words.format_results import (
+    NumberDifference,
+    format_metric_value,
+    measure_difference,
+)
 from projections.words.result_origin import describe_uncommitted_files, list_recorded_variables
 from projections.words.rounds import attempts_of_round, points_of_round
 from projections.words.text import compute_seconds, format_cell
@@ -72,11 +76,7 @@ class ComparedRow:
             return str(value)[:_DIGEST]
         if self.kind != "metric":
             return format_cell(value)
-        task = f" at {value['task']}" if value["task"] else ""
-        return (
-            f"{format_with_error(value['value'], value['error'])} {value['unit'] or ''}".rstrip()
-            + task
-        )
+        return format_metric_value(value)
 
 
 def _parse_number(value: Any) -> tuple[float, float | None, str | None] | None:

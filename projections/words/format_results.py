@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from math import floor, hypot, isfinite, log10
+from math import hypot, isfinite
 from typing import Any, NamedTuple
 
 from lifecycle.state.status import Status
@@ -17,10 +17,8 @@ from lifecycle.words.metrics import (
     resolve_result,
 )
 from projections.words.account import FileCheckResult, find_stale_stages, list_recorded_deviations
+from projections.words.format_numbers import format_quantity, format_with_error
 from projections.words.result_origin import describe_deleted
-
-#: Significant digits of an error, and of a number without an error.
-_OF_ERROR, _OF_NUMBER = 2, 6
 
 
 class NamedResult(NamedTuple):
@@ -136,27 +134,15 @@ def describe_number(number: Mapping[str, Any], metric: Metric | None = None) -> 
     An example is ``T_c = 2.261 ± 0.010 J (0.8 σ from 2.2692, Onsager)``. If the number belongs to
     the best task of a sweep, the text includes the key of this task.
     """
-    text = f"{number['name']} = {format_with_error(number['value'], number.get('error'))}"
-    text += f" {number['unit']}" if number.get("unit") else ""
-    text += f" at {number['task']}" if number.get("task") else ""
+    text = f"{number['name']} = {format_metric_value(number)}"
     reference = metric.reference if metric is not None else None
     return f"{text} ({_compare_with_reference(number, reference)})" if reference else text
 
 
-def format_with_error(value: float, error: float | None) -> str:
-    """Return a number rounded to the precision of its error, such as ``2.261 ± 0.010``."""
-    if not error or error < 0:
-        return _format_plain_number(value)
-    decimals = max(_OF_ERROR - 1 - floor(log10(error)), 0)
-    if decimals > 12 or abs(value) >= 1e12:
-        return f"{value:.{_OF_NUMBER}g} ± {error:.{_OF_ERROR}g}"
-    return f"{value:.{decimals}f} ± {error:.{decimals}f}"
-
-
-def _format_plain_number(value: float) -> str:
-    if value == int(value) and abs(value) < 1e12:
-        return f"{value:.0f}"
-    return f"{value:.{_OF_NUMBER}g}"
+def format_metric_value(number: Mapping[str, Any]) -> str:
+    """Return the value of a metric with its error, its unit and the key of its task, if any."""
+    text = format_quantity(number["value"], number.get("error"), number.get("unit"))
+    return f"{text} at {number['task']}" if number.get("task") else text
 
 
 def _compare_with_reference(number: Mapping[str, Any], reference: Mapping[str, Any]) -> str:

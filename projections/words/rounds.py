@@ -11,7 +11,7 @@ from lifecycle.state.loops import LoopState, Round
 from lifecycle.state.workflow import Attempt, Workflow
 from lifecycle.sweeps.definition import points_table_path, task_table_paths
 from lifecycle.words.rounds import LoopDefinition
-from projections.words.format_results import format_with_error
+from projections.words.format_numbers import format_quantity
 from projections.words.mandates import describe_range
 from projections.words.text import name_approver, spell_unseen
 
@@ -89,8 +89,7 @@ def _best_and_last(
 
 def format_round_metric(number: dict[str, Any]) -> str:
     """Return a metric of a round with its error and unit, such as ``4.31 ± 0.05 nm``."""
-    unit = f" {number['unit']}" if number.get("unit") else ""
-    return f"{format_with_error(number['value'], number.get('error'))}{unit}"
+    return format_quantity(number["value"], number.get("error"), number.get("unit"))
 
 
 def _round_told(one: Round) -> dict[str, Any]:

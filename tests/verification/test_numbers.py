@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from lifecycle.words.metrics import Metric, parse_valid_metrics
-from projections.words.format_results import describe_number, format_with_error, measure_difference
+from projections.words.format_numbers import format_with_error
+from projections.words.format_results import describe_number, measure_difference
 from reconciler.records.numbers import read_metric
 from tests.cli.support import Place, call, write_plan
 from tests.pages.support import served
