@@ -24,7 +24,9 @@ from extensions.machines.views.history import format_event as machine_message
 from lifecycle.event import Event
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Workflow
-from projections.drawing import plots, svg
+from projections.drawing import svg
+from projections.drawing.plot_svg import draw_plot
+from projections.drawing.plots import Plot, plots_of_rounds
 from projections.files.facts import WorkflowFacts
 from projections.files.method import convert_values_to_text, describe_method
 from projections.files.summary import FIGURES, Summary, build_summary, is_figure
@@ -69,15 +71,15 @@ def collect_loop_tables(state: Workflow) -> list[tuple[LoopProgress, list[RoundR
         (
             one,
             round_rows(state, one.loop.name),
-            [draw_plot_markup(plot) for plot in plots.plots_of_rounds(state, one.loop.name)],
+            [draw_plot_markup(plot) for plot in plots_of_rounds(state, one.loop.name)],
         )
         for one in list_loop_progress(state)
     ]
 
 
-def draw_plot_markup(plot: plots.Plot) -> str:
+def draw_plot_markup(plot: Plot) -> str:
     """Return a plot as markup for a page. The drawing escapes its own text."""
-    return Markup(reveal_control_characters(plots.draw_plot(plot)))
+    return Markup(reveal_control_characters(draw_plot(plot)))
 
 
 def _collect_sweep_tables(

@@ -1,4 +1,4 @@
-"""Small plots of metrics over parameters, attempts or rounds, as SVG or terminal text."""
+"""Small plots of metrics over parameters, attempts or rounds, and their drawing as text."""
 
 from __future__ import annotations
 
@@ -13,30 +13,17 @@ from lifecycle.state.workflow import Workflow
 from lifecycle.sweeps.replicates import REPLICATE
 from lifecycle.words.metrics import Metric, is_number
 from lifecycle.words.rounds import LoopDefinition
-from projections.drawing import svg
-from projections.drawing.svg import format_element, format_text
 from projections.words.format_numbers import name_with_unit
 
 #: Maximum number of lines in a plot. If a parameter has more values, their results are averaged.
 _LINES = 6
 #: Maximum number of plots of a sweep.
 _PLOTS = 6
-_COLOURS = ("running", "failed", "completed", "person", "post_processing", "ready")
 #: Maximum absolute value on an axis, and minimum difference between the ends of an axis.
 _FAR, _NEAR = 1e300, 1e-300
 #: Draw a limit to scale only if its distance from the data is at most this multiple of the data's
 #: range.
 _REACH = 2.0
-#: Size of the drawing and of its margins, in pixels.
-_WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 420, 240, 58, 70, 30, 40
-_STYLE = (
-    ".plot .ground{fill:var(--card)}.plot text{fill:var(--ink);font:12px sans-serif}"
-    ".plot .axis{stroke:var(--edge);fill:none}.plot .grid{stroke:var(--line)}"
-)
-#: Line styles for the best value so far and for limits.
-_BEST: dict[str, Any] = {"stroke": "var(--completed)", "stroke_width": 1.5}
-_LIMIT: dict[str, Any] = {"stroke": "var(--person)", "stroke_dasharray": "5 4"}
-_OF_LIMIT = "fill:var(--person)"
 
 
 class PlotPoint(NamedTuple):
@@ -104,7 +91,7 @@ def plot_of_tasks(
     if over not in numeric or len(values[over]) < 2:
         return None
     few = {name: len(found) for name, found in values.items() if 2 <= len(found) <= _LINES}
-    rest = [name for name in few if name != over and not _is_seed(name)]
+    rest = [name for name in few if name != over and _can_split_lines(having, over, name)]
     by = min(rest, key=few.__getitem__, default=None)
     groups: dict[str, dict[float, list[Mapping[str, Any]]]] = {}
     for row in having:
@@ -130,6 +117,20 @@ def plots_of_tasks(rows: Sequence[Mapping[str, Any]], metrics: Mapping[str, Metr
 
 def _is_seed(name: str) -> bool:
     return "seed" in name.lower() or name == REPLICATE
+
+
+def _can_split_lines(rows: Sequence[Mapping[str, Any]], over: str, by: str) -> bool:
+    """Return whether the parameter ``by`` splits the points into lines.
+
+    If ``over`` determines ``by``, as in a zipped map, most lines would have only one point.
+    """
+    lines_at: dict[str, set[str]] = {}
+    points_of: dict[str, set[str]] = {}
+    for x, line in ((str(row["values"].get(over)), str(row["values"].get(by))) for row in rows):
+        lines_at.setdefault(x, set()).add(line)
+        points_of.setdefault(line, set()).add(x)
+    is_crossed = any(len(lines) > 1 for lines in lines_at.values())
+    return not _is_seed(by) and (is_crossed or all(len(xs) > 1 for xs in points_of.values()))
 
 
 def _numeric_sort_key(name: str) -> tuple[float, str]:
@@ -211,7 +212,7 @@ def _plot_of_rounds(state: Workflow, loop: LoopDefinition, metric: str) -> Plot 
     )
 
 
-class _Frame(NamedTuple):
+class PlotFrame(NamedTuple):
     """The ranges of both axes of a plot. A limit far from all points may lie outside."""
 
     left: float
@@ -237,7 +238,8 @@ def _compute_share(value: float, low: float, high: float) -> float:
     return min(max((value - low) / (high - low), 0.0), 1.0)
 
 
-def _build_frame(plot: Plot) -> _Frame:
+def build_frame(plot: Plot) -> PlotFrame:
+    """Return the ranges of both axes, which include error bars and limits near the points."""
     every = [one for points in plot.lines.values() for one in points]
     reach = [one.error if one.error and isfinite(one.error) else 0.0 for one in every]
     ends = zip(every, reach, strict=True)
@@ -246,7 +248,7 @@ def _build_frame(plot: Plot) -> _Frame:
     far = _REACH * (high - low)
     ys += [one for one in plot.limits.values() if low - far <= one <= high + far]
     xs = [one.x for one in every]
-    return _Frame(*_widen_range(min(xs), max(xs)), *_widen_range(min(ys), max(ys)))
+    return PlotFrame(*_widen_range(min(xs), max(xs)), *_widen_range(min(ys), max(ys)))
 
 
 def _widen_range(low: float, high: float) -> tuple[float, float]:
@@ -261,7 +263,7 @@ def _widen_range(low: float, high: float) -> tuple[float, float]:
     return low - margin, high + margin
 
 
-def _choose_ticks(low: float, high: float, *, counted: bool = False) -> list[float]:
+def choose_ticks(low: float, high: float, *, counted: bool = False) -> list[float]:
     """Return two to six round numbers between the ends of an axis.
 
     With ``counted``, return only integers.
@@ -274,86 +276,7 @@ def _choose_ticks(low: float, high: float, *, counted: bool = False) -> list[flo
     return [n * step for n in range(ceil(low / step - 1e-9), floor(high / step + 1e-9) + 1)]
 
 
-def draw_plot(plot: Plot) -> str:
-    """Return the plot as a self-contained ``svg`` element."""
-    frame = _build_frame(plot)
-    parts = [*_draw_axes(plot, frame)]
-    for place, (name, points) in enumerate(plot.lines.items()):
-        parts += _draw_line(frame, name, points, f"var(--{_COLOURS[place % len(_COLOURS)]})")
-    parts += _draw_best_and_limits(plot, frame)
-    return svg.format_picture(
-        "plot", _STYLE, (_WIDTH, _HEIGHT), f"{plot.title} over {plot.over}", parts
-    )
-
-
-def _get_pixel(frame: _Frame, x: float, y: float) -> tuple[float, float]:
-    across, up = frame.relative_position(PlotPoint(x, y))
-    width, height = _WIDTH - _LEFT - _RIGHT, _HEIGHT - _TOP - _BOTTOM
-    return _LEFT + across * width, _TOP + (1 - up) * height
-
-
-def _draw_axes(plot: Plot, frame: _Frame) -> Iterator[str]:
-    bottom, right = _HEIGHT - _BOTTOM, _WIDTH - _RIGHT
-    for y in _choose_ticks(frame.low, frame.high):
-        _, at = _get_pixel(frame, frame.left, y)
-        yield format_element("line", x1=_LEFT, x2=right, y1=at, y2=at, class_="grid")
-        yield format_text(f"{y:.5g}", x=_LEFT - 6, y=at + 4, text_anchor="end")
-    counted = all(one.x == int(one.x) for points in plot.lines.values() for one in points)
-    ticks = _choose_ticks(frame.left, frame.right, counted=counted)
-    for x in (one for one in ticks if one == int(one) or not counted):
-        at, _ = _get_pixel(frame, x, frame.low)
-        yield format_element("line", x1=at, x2=at, y1=bottom, y2=bottom + 4, class_="axis")
-        yield format_text(f"{x:.5g}", x=at, y=bottom + 17, text_anchor="middle")
-    yield format_element("path", d=f"M{_LEFT} {_TOP}V{bottom}H{right}", class_="axis")
-    yield format_text(svg.shorten_text(plot.over, 40), x=(_LEFT + right) / 2, y=_HEIGHT - 6,
-               text_anchor="middle")  # fmt: skip
-    yield format_text(svg.shorten_text(plot.title, 50), x=4, y=12)
-
-
-def _draw_line(frame: _Frame, name: str, points: Sequence[PlotPoint], colour: str) -> Iterator[str]:
-    places = [_get_pixel(frame, one.x, one.y) for one in points]
-    yield _draw_polyline(places, stroke=colour, stroke_width=1.5)
-    for one, (x, y) in zip(points, places, strict=True):
-        if one.error and isfinite(one.error):
-            above, below = (_get_pixel(frame, one.x, one.y + s * one.error)[1] for s in (1, -1))
-            yield format_element("line", x1=x, x2=x, y1=above, y2=below, stroke=colour)
-        tip = svg.format_title(f"{one.x:.6g}: {one.y:.6g}")
-        yield format_element("circle", tip, cx=x, cy=y, r=2.5, fill=colour)
-    if name:
-        x, y = places[-1]
-        yield format_text(svg.shorten_text(name, 10), x=x + 6, y=y + 4, style=f"fill:{colour}")
-
-
-def _draw_polyline(places: Iterable[tuple[float, float]], **style: object) -> str:
-    path = " ".join(f"{svg.format_coordinate(x)},{svg.format_coordinate(y)}" for x, y in places)
-    return format_element("polyline", points=path, fill="none", **style)
-
-
-def _draw_best_and_limits(plot: Plot, frame: _Frame) -> Iterator[str]:
-    """Yield SVG elements for the best values so far (steps) and the limits (lines).
-
-    A limit outside the plot appears as its name with an arrow at the edge.
-    """
-    if plot.best:
-        places = [_get_pixel(frame, one.x, one.y) for one in _compute_step_corners(plot.best)]
-        x, y = places[-1]
-        yield _draw_polyline(places, **_BEST)
-        yield format_text("best", x=x + 6, y=y + 4, style="fill:var(--completed)")
-    for name, limit in plot.limits.items():
-        x, y = _get_pixel(frame, frame.left, limit)
-        right = _WIDTH - _RIGHT
-        if arrow := frame.out_of_range_arrow(limit):
-            edge = _TOP - 4 if limit > frame.high else _HEIGHT - 6
-            yield format_text(f"{arrow}{name}", x=right, y=edge, text_anchor="end", style=_OF_LIMIT)
-            continue
-        yield format_element("line", x1=x, x2=right, y1=y, y2=y, **_LIMIT)
-        # Write the name below the line if the line is near the top, because the axis title is
-        # there.
-        beside = y - 4 if y > _TOP + 12 else y + 14
-        yield format_text(name, x=x + 4, y=beside, style=_OF_LIMIT)
-
-
-def _compute_step_corners(points: Sequence[PlotPoint]) -> list[PlotPoint]:
+def compute_step_corners(points: Sequence[PlotPoint]) -> list[PlotPoint]:
     """Return the corners of a step line, which keeps its value until the next point."""
     corners = (corner for a, b in pairwise(points) for corner in (a, a._replace(x=b.x)))
     return [*corners, points[-1]]
@@ -368,11 +291,11 @@ def draw_braille_plot(plot: Plot, width: int = 60, height: int = 12) -> list[str
 
     The drawing area has ``width`` by ``height`` characters.
     """
-    frame = _build_frame(plot)
+    frame = build_frame(plot)
     canvas = [[0] * width for _ in range(height)]
     near = {name: y for name, y in plot.limits.items() if not frame.out_of_range_arrow(y)}
     limits = ([PlotPoint(x, y) for x in frame[:2]] for y in near.values())
-    best = [_compute_step_corners(plot.best)] if plot.best else []
+    best = [compute_step_corners(plot.best)] if plot.best else []
     for points in (*plot.lines.values(), *best, *limits):
         for x, y in _compute_dots(frame, points, width * 2 - 1, height * 4 - 1):
             canvas[y // 4][x // 2] |= _DOTS[x % 2][y % 4]
@@ -400,7 +323,7 @@ def draw_braille_plot(plot: Plot, width: int = 60, height: int = 12) -> list[str
 
 
 def _compute_dots(
-    frame: _Frame, points: Sequence[PlotPoint], right: int, bottom: int
+    frame: PlotFrame, points: Sequence[PlotPoint], right: int, bottom: int
 ) -> Iterator[tuple[int, int]]:
     """Yield the coordinates of all dots on the straight lines between consecutive points."""
     places = [

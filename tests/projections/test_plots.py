@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from projections.drawing.plots import draw_braille_plot, draw_plot, plot_of_attempts, plot_of_tasks
+from projections.drawing.plot_svg import draw_plot
+from projections.drawing.plots import draw_braille_plot, plot_of_attempts, plot_of_tasks
 from tests.sweeps.support import begun, sweep
 
 
@@ -42,6 +43,42 @@ def test_plot_axis_can_be_chosen() -> None:
     assert plot_of_tasks(every, "e", "kind") is None
     assert plot_of_tasks(rows(T=[1]), "e") is None
     assert plot_of_tasks([], "e") is None
+
+
+def test_zipped_parameters_are_one_line() -> None:
+    """If each point has its own value of the second parameter, the points form one line."""
+    zipped = [{"values": {"T": T, "width": T / 10}, "metrics": {"e": T}} for T in (1, 2, 3)]
+    plot = plot_of_tasks(zipped, "e")
+    assert plot is not None
+    assert {name: len(points) for name, points in plot.lines.items()} == {"": 3}
+
+
+def test_separate_ranges_are_separate_lines() -> None:
+    """If two values of a parameter have different ranges, each range is a line."""
+    values = [{"T": T, "L": 8 if T < 3 else 16} for T in (1, 2, 3, 4)]
+    plot = plot_of_tasks([{"values": one, "metrics": {"e": 1}} for one in values], "e")
+    assert plot is not None
+    assert list(plot.lines) == ["L = 8", "L = 16"]
+
+
+def test_labels_of_a_plot_stay_inside_the_picture() -> None:
+    """Long names of lines and large numbers are not cut, and no line has the colour of failure."""
+    kinds = ["a long name of a lattice", "another long name of a lattice"]
+    points = [(T, kind) for T in (1, 2, 3) for kind in kinds]
+    big = [{"values": {"T": T, "lattice": one}, "metrics": {"e": 1e9 + T}} for T, one in points]
+    plot = plot_of_tasks(big, "e", unit="eV")
+    assert plot is not None
+    picture = ET.fromstring(draw_plot(plot))
+    width = float(picture.get("width", "0"))
+    assert width <= 360
+    texts = picture.findall("{*}text")
+    assert {f"lattice = {kind}" for kind in kinds} <= {one.text for one in texts}
+    for one in texts:
+        start, length = float(one.get("x", "")), len(one.text or "") * 7
+        before = {"end": length, "middle": length / 2}.get(one.get("text-anchor", ""), 0)
+        assert start - before >= 0, one.text
+        assert start - before + length <= width, one.text
+    assert "var(--failed)" not in {one.get("stroke") for one in picture.iter()}
 
 
 @pytest.mark.parametrize("numbers", [[1.0, 2.0], [1.0, 1.0], [0.0, 0.0], [-1e300, 1e300], [1e-9]])

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from lifecycle.state.workflow import Workflow
-from projections.drawing.plots import draw_braille_plot, draw_plot, plots_of_rounds
+from projections.drawing.plot_svg import draw_plot
+from projections.drawing.plots import draw_braille_plot, plots_of_rounds
 from projections.words.rounds import LoopProgress, get_loop_progress
 from tests.lifecycle.support import given
 from tests.lifecycle.test_rounds import PLAN
@@ -80,7 +81,9 @@ def test_criterion_is_plotted_over_the_rounds() -> None:
     assert (len(numbers.split()), len(best.split())) == (4, 7)
     assert len({y for _, y in (one.split(",") for one in best.split())}) == 2
     assert len([one for one in picture.findall("{*}line") if one.get("stroke-dasharray")]) == 2
-    assert {"best", "below 0.5", "above 9"} <= {one.text for one in picture.findall("{*}text")}
+    assert {"best so far", "below 0.5", "above 9"} <= {
+        one.text for one in picture.findall("{*}text")
+    }
     assert draw_braille_plot(plot)[-1].endswith("lines: next.f, best so far, below 0.5, above 9")
 
 
@@ -119,7 +122,7 @@ def test_plot_shows_the_unit_of_a_metric() -> None:
         heights = sorted(float(one.get("y", "")) for one in texts)
         assert heights[1] - heights[0] >= 12
         return [
-            next(one.text or "" for one in texts if one.get("x") == "4"),
+            next(one.text or "" for one in texts if one.get("y") == "12"),
             draw_braille_plot(plot)[0],
         ]
 
@@ -148,5 +151,5 @@ def test_round_axis_has_at_least_two_labels(rounds: int) -> None:
     """The plot labels at least two rounds, and only whole numbers."""
     (plot,) = plots_of_rounds(state_of([1.0] * rounds, {}, {"below": 0}), "search")
     texts = ET.fromstring(draw_plot(plot)).findall("{*}text")
-    named = [one.text or "" for one in texts if one.get("y") == "217"]
+    named = [one.text or "" for one in texts if one.get("text-anchor") == "middle"]
     assert len([one for one in named if one.isdigit()]) >= 2, named
