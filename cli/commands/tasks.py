@@ -22,6 +22,7 @@ from service.errors import InvalidOption, NotFound
 from service.reading.point_in_history import Moment
 
 if TYPE_CHECKING:
+    from lifecycle.words.metrics import Metric
     from reconciler.sweep.tasks import Task
 
 
@@ -108,9 +109,45 @@ def metrics(
             return
         workflow.output.result(
             {"stage": stage, "metrics": rows},
-            lambda: _format_rows(workflow, rows) if rows else _explain_missing_metrics(state),
+            lambda: (
+                _format_rows(workflow, _build_metric_cells(state, stage, rows))
+                if rows
+                else _explain_missing_metrics(state)
+            ),
             state=state,
         )
+
+
+def _build_metric_cells(
+    state: Workflow, id_: str | None, rows: Sequence[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """Return the rows of a table for people. Numbers have their errors and sensible digits."""
+    from projections.words.format_numbers import (
+        format_quantity,
+        format_with_error,
+        name_with_unit,
+    )
+
+    if "key" not in rows[0]:
+        shown = ("stage", "name", "value", "task", "path", "pointer")
+        return [
+            {name: one[name] for name in shown}
+            | {"value": format_quantity(one["value"], one["error"], one["unit"])}
+            for one in rows
+        ]
+    metrics = state.stage(str(id_)).work.task_metrics
+    numbers = {*metrics, *(f"{name}_error" for name in metrics)}
+    return [
+        {name: value for name, value in one.items() if name not in numbers}
+        | {
+            name_with_unit(name, metric.unit): format_with_error(
+                one[name], one.get(f"{name}_error")
+            )
+            for name, metric in metrics.items()
+            if name in one
+        }
+        for one in rows
+    ]
 
 
 def _explain_missing_metrics(state: Workflow) -> str:
@@ -265,17 +302,33 @@ def _format_tasks(
     from projections.words.result_origin import format_task_progress
     from reconciler.sweep.identical_replicates import describe_identical_replicates
 
-    names = ("key", "state", "attempts", "exit_code", "seconds", "cpu_seconds", "memory")
-    rows = [
-        {**{name: row[name] for name in names}, **row["metrics"]}
-        | {"why": row["why"], "folder": row["folder"]}
-        for row in shown
-    ]
+    metrics = workflow.state().stage(stage).work.task_metrics
+    rows = [_build_task_cells(row, metrics) for row in shown]
     lines = [f"{stage}: {format_task_progress(counts)}", *([start] if start else [])]
     lines.append(_format_rows(workflow, rows))
     warning = describe_identical_replicates(stage, shown)
     lines += [] if warning is None else [warning]
     return "\n".join([*lines, *([f"and {more:,} more (-n 0 lists all)"] if more else [])])
+
+
+def _build_task_cells(row: Mapping[str, Any], metrics: Mapping[str, Metric]) -> dict[str, Any]:
+    """Return the cells of a task in the table for people."""
+    from projections.words.format_numbers import format_task_number, name_with_unit
+    from projections.words.text import format_byte_count
+
+    memory = row["memory"]
+    return {
+        **{name: row[name] for name in ("key", "state", "attempts", "exit_code")},
+        **{name: _format_seconds(row[name]) for name in ("seconds", "cpu_seconds")},
+        "memory": None if memory is None else format_byte_count(memory),
+        **{name_with_unit(n, one.unit): format_task_number(row, n) for n, one in metrics.items()},
+        "why": row["why"],
+        "folder": row["folder"],
+    }
+
+
+def _format_seconds(seconds: float | None) -> str:
+    return "" if seconds is None else f"{seconds:.1f}"
 
 
 def _format_rows(workflow: OpenedWorkflow, rows: list[dict[str, Any]]) -> str:
@@ -301,8 +354,9 @@ def _print_csv(rows: list[dict[str, Any]]) -> None:
 
 def flatten_row(row: dict[str, Any]) -> dict[str, Any]:
     """Return a row in which each parameter value and each metric is a separate column."""
-    found = {**row, **row.get("values", {}), **row.get("metrics", {})}
-    return {k: v for k, v in found.items() if k not in ("values", "metrics", "outputs")}
+    found = {**row, **row.get("values", {}), **row.get("metrics", {}), **_get_metric_errors(row)}
+    nested = ("values", "metrics", "errors", "outputs")
+    return {name: value for name, value in found.items() if name not in nested}
 
 
 #: Maximum number of attempts shown, and maximum number of characters of a value.

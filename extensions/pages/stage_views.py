@@ -31,6 +31,7 @@ from projections.files.comparison import (
     select_run_columns,
 )
 from projections.words.account import list_attention_items
+from projections.words.format_numbers import format_task_number
 from projections.words.format_results import describe_all_metrics
 from projections.words.text import describe_requested_resources, describe_used_resources
 from service.errors import NotFound
@@ -127,6 +128,8 @@ def render_task(look: PageLook) -> bytes:
     return render.render_page(
         "task.html.j2", **look.common, stage=found, task=one, printed=printed,
         left=build_previews(root, outputs), used=_format_usage,
+        numbers={name: format_task_number(one, name, metric.unit)
+                 for name, metric in found.work.task_metrics.items()},
     )  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from lifecycle.state.effort import HOUR, charged_core_seconds
 from lifecycle.state.loops import Round
 from lifecycle.state.workflow import Attempt, Stage, Workflow
 from lifecycle.words.metrics import is_number, parse_valid_metrics
+from projections.words.format_numbers import format_with_error
 from projections.words.format_results import (
     NumberDifference,
     format_metric_value,
@@ -19,7 +20,7 @@ from projections.words.format_results import (
 )
 from projections.words.result_origin import describe_uncommitted_files, list_recorded_variables
 from projections.words.rounds import attempts_of_round, points_of_round
-from projections.words.text import compute_seconds, format_cell
+from projections.words.text import compute_seconds, format_byte_count, format_cell
 
 KINDS = ("metric", "parameter", "script", "code", "input", "environment", "measure", "output")
 #: Kinds of compared values that are files, represented by their SHA-256.
@@ -74,9 +75,10 @@ class ComparedRow:
             return "-"
         if self.kind in OF_FILES:
             return str(value)[:_DIGEST]
-        if self.kind != "metric":
-            return format_cell(value)
-        return format_metric_value(value)
+        if self.kind == "measure" and is_number(value):
+            is_size = self.name.endswith("bytes")
+            return format_byte_count(value) if is_size else format_with_error(value)
+        return format_metric_value(value) if self.kind == "metric" else format_cell(value)
 
 
 def _parse_number(value: Any) -> tuple[float, float | None, str | None] | None:

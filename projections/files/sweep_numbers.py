@@ -12,7 +12,7 @@ from typing import Any
 from lifecycle.state.workflow import Stage
 from lifecycle.words.metrics import Metric
 from projections.drawing.plots import Plot, plots_of_tasks
-from projections.words.format_numbers import format_with_error, name_with_unit
+from projections.words.format_numbers import format_task_number, name_with_unit
 from projections.words.text import format_cell
 
 #: Maximum number of tasks in the table of a report.
@@ -84,12 +84,6 @@ def _build_row(task: Mapping[str, Any], metrics: Mapping[str, Metric]) -> list[s
     values = [format_cell(value) for value in task["values"].values()]
     missing = "-" if task["state"] == "done" else task["state"]
     return [*values, *(format_task_number(task, name) or missing for name in metrics)]
-
-
-def format_task_number(task: Mapping[str, Any], name: str) -> str:
-    """Return a metric of a task with its error, or an empty string if the task has no value."""
-    value = task["metrics"].get(name)
-    return "" if value is None else format_with_error(value, task.get("errors", {}).get(name))
 
 
 def parse_task_table(path: str, content: bytes) -> list[dict[str, Any]]:

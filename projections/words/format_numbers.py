@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import floor, isfinite, log10
+from typing import Any
 
 #: Significant digits of an error, and of a number without an error.
 _OF_ERROR, _OF_NUMBER = 2, 6
@@ -27,6 +29,14 @@ def _format_plain_number(value: float) -> str:
     if isfinite(value) and value == int(value) and abs(value) < 1e12:
         return f"{value:.0f}"
     return f"{value:.{_OF_NUMBER}g}"
+
+
+def format_task_number(task: Mapping[str, Any], name: str, unit: str | None = None) -> str:
+    """Return a metric of a task of a sweep, or an empty string if the task has no value."""
+    value = task["metrics"].get(name)
+    if value is None:
+        return ""
+    return format_quantity(value, task.get("errors", {}).get(name), unit)
 
 
 def name_with_unit(name: str, unit: str | None) -> str:
