@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from math import ceil
+from typing import NamedTuple
 
 from extensions.exports.formats import ExportSource
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.words.values import stage_number
 from projections.drawing import svg
-from projections.drawing.graph_layout import compute_layout, layers_of
+from projections.drawing.graph_layout import Layout, compute_layout, layers_of
 from projections.drawing.svg import (
     Point,
     format_element,
@@ -25,6 +27,10 @@ from projections.words.text import collapse_whitespace
 _WIDTH, _HEIGHT = 224, 78
 _ACROSS, _DOWN = 24, 44
 _MARGIN = 12
+#: Length of the tip of an arrow.
+_TIP = 6
+#: Maximum number of cards of a chain in one row.
+_MOST_ACROSS = 4
 #: Maximum number of similar stages that are drawn as separate cards. If there are more, they share
 #: one card.
 _MOST = 12
@@ -55,6 +61,37 @@ def export_graph(source: ExportSource) -> Iterator[str]:
     return svg.iterate_svg_file_parts(draw_graph(source.state()))
 
 
+class _Grid(NamedTuple):
+    """The positions of the cards of a graph. ``gap`` is the distance between cards in a row."""
+
+    layout: Layout
+    gap: int
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """The width and the height of the picture in pixels."""
+        right, bottom = self.get_corner((self.layout.width, self.layout.height))
+        return int(right) - self.gap + _MARGIN, int(bottom) - _DOWN + _MARGIN
+
+    def get_corner(self, place: Point) -> Point:
+        """Return the upper left corner of a card in pixels."""
+        x, y = place
+        return _MARGIN + x * (_WIDTH + self.gap), _MARGIN + y * (_HEIGHT + _DOWN)
+
+
+def _fold_chain(chain: Layout) -> Layout:
+    """Return a layout of a chain in rows from left to right. All rows but the last are full."""
+    rows = ceil(chain.height / _MOST_ACROSS)
+    width = ceil(chain.height / max(rows, 1))
+
+    def fold(place: Point) -> Point:
+        return float(place[1] % width), float(place[1] // width)
+
+    nodes = {node: fold(place) for node, place in chain.nodes.items()}
+    edges = {edge: [*map(fold, points)] for edge, points in chain.edges.items()}
+    return Layout(nodes, edges, width, rows)
+
+
 def draw_graph(state: Workflow, places_of: Callable[[str], str] | None = None) -> str:
     """Return an ``svg`` element with the dependency graph of the stages.
 
@@ -71,19 +108,18 @@ def draw_graph(state: Workflow, places_of: Callable[[str], str] | None = None) -
             for fan in fans
         }
     )
-    width = places.width * (_WIDTH + _ACROSS) - _ACROSS + 2 * _MARGIN
-    height = places.height * (_HEIGHT + _DOWN) - _DOWN + 2 * _MARGIN
-    parts = [_draw_edge(points) for points in places.edges.values()]
+    grid = _Grid(_fold_chain(places), _DOWN) if places.width == 1 else _Grid(places, _ACROSS)
+    draw_edge = _draw_chain_edge if places.width == 1 else _draw_edge
+    parts = [draw_edge(grid, points) for points in grid.layout.edges.values()]
     for fan in fans:
-        x, y = places.nodes[fan[0].id]
-        corner = _MARGIN + x * (_WIDTH + _ACROSS), _MARGIN + y * (_HEIGHT + _DOWN)
+        corner = grid.get_corner(grid.layout.nodes[fan[0].id])
         card = _draw_card(fan[0], corner) if len(fan) == 1 else _draw_fan(fan, corner)
         if places_of is not None and len(fan) == 1:
             card = format_element("a", card, href=places_of(fan[0].id))
         parts.append(card)
     of = f"{len(state.stages)} stages of {state.id}, coloured by status"
     role = "img" if places_of is None else "group"
-    return svg.format_picture("wf-graph", _STYLE, (width, height), of, parts, role)
+    return svg.format_picture("wf-graph", _STYLE, grid.size, of, parts, role)
 
 
 def _group_stages_into_cards(state: Workflow) -> list[list[Stage]]:
@@ -200,23 +236,37 @@ def _draw_card(stage: Stage, corner: Point) -> str:
     return format_element("g", "".join(parts), class_="stage", data_stage=stage.id)
 
 
-def _draw_edge(points: Sequence[Point]) -> str:
+def _draw_edge(grid: _Grid, points: Sequence[Point]) -> str:
     """Return a curve from the bottom of one card to the top of another card."""
-    across, down = _WIDTH + _ACROSS, _HEIGHT + _DOWN
-    begin = _MARGIN + _WIDTH / 2, _MARGIN + _HEIGHT / 2
-    (x, y), *rest = [(begin[0] + x * across, begin[1] + y * down) for x, y in points]
+    (x, y), *rest = [
+        (left + _WIDTH / 2, top + _HEIGHT / 2) for left, top in map(grid.get_corner, points)
+    ]
     y += _HEIGHT / 2
     path = [f"M{x:g} {y:g}"]
     for number, (to_x, to_y) in enumerate(rest, 1):
-        end = to_y - _HEIGHT / 2 - (6 if number == len(rest) else 0)
+        end = to_y - _HEIGHT / 2 - (_TIP if number == len(rest) else 0)
         bend = (end - y) / 2
         path.append(f"C{x:g} {y + bend:g} {to_x:g} {end - bend:g} {to_x:g} {end:g}")
         x, y = to_x, end
         if number < len(rest):
             y += _HEIGHT
             path.append(f"L{x:g} {y:g}")
-    tip = f"M{x - 4:g} {y:g}h8l-4 6z"
-    return format_element("path", class_="edge", d="".join(path)) + format_element(
+    return _draw_arrow("".join(path), f"M{x - 4:g} {y:g}h8l-4 {_TIP}z")
+
+
+def _draw_chain_edge(grid: _Grid, points: Sequence[Point]) -> str:
+    """Return an arrow to the next card of a chain, in the same row or at the start of the next."""
+    (x, y), (to_x, to_y) = map(grid.get_corner, points)
+    if y == to_y:
+        x, y, to_x = x + _WIDTH, y + _HEIGHT / 2, to_x - _TIP
+        return _draw_arrow(f"M{x:g} {y:g}H{to_x:g}", f"M{to_x:g} {y - 4:g}v8l{_TIP} -4z")
+    x, y, to_x, to_y = x + _WIDTH / 2, y + _HEIGHT, to_x + _WIDTH / 2, to_y - _TIP
+    path = f"M{x:g} {y:g}v{_DOWN / 2:g}H{to_x:g}V{to_y:g}"
+    return _draw_arrow(path, f"M{to_x - 4:g} {to_y:g}h8l-4 {_TIP}z")
+
+
+def _draw_arrow(path: str, tip: str) -> str:
+    return format_element("path", class_="edge", d=path) + format_element(
         "path", class_="tip", d=tip
     )
 

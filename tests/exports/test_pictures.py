@@ -43,11 +43,32 @@ def test_wide_fan_is_drawn_as_one_card(tmp_path: Path) -> None:
     place = Place(root)
     place.done("stage", "prepare", "stage-1")
     drawn = ET.fromstring(text_of(place, "svg"))
-    assert float(drawn.get("width", "0")) < 600
+    assert float(drawn.get("width", "0")) < 800
     (fan,) = (g for g in drawn.iter(f"{SVG}g") if g.get("data-stages") == "36")
     assert fan.findtext(f"{SVG}title") == "36 stages, stage-2 to stage-37: 36 pending"
     cards = [g.get("data-stage") for g in drawn.iter(f"{SVG}g") if g.get("data-stage")]
     assert cards == ["stage-1", "stage-38"]
+
+
+def test_chain_of_stages_lies_across(tmp_path: Path) -> None:
+    """The stages of a chain follow each other from left to right, with at most four in a row."""
+    names = [f"stage-{number}" for number in range(1, 7)]
+    stages = [
+        {"id": id_, "name": "Link", "depends_on": names[place - 1 : place] if place else []}
+        for place, id_ in enumerate(names)
+    ]
+    root = tmp_path / "root"
+    root.mkdir()
+    plan = write_plan(tmp_path, {"workflow_id": "chain-2026-03-31", "stages": stages})
+    assert call("--root", str(root), "init", str(plan), "--consent", "trust").code == 0
+    drawn = ET.fromstring(text_of(Place(root), "svg"))
+    cards = [g.find(f"{SVG}rect") for g in drawn.iter(f"{SVG}g") if g.get("data-stage")]
+    places = [(float(c.get("x", "")), float(c.get("y", ""))) for c in cards if c is not None]
+    assert places[:3] == sorted(places[:3])
+    assert [x for x, _ in places[:3]] == [x for x, _ in places[3:]]
+    assert len({y for _, y in places[:3]}) == len({y for _, y in places[3:]}) == 1
+    assert places[0][1] < places[3][1]
+    assert float(drawn.get("width", "0")) > float(drawn.get("height", "0"))
 
 
 def test_timeline_shows_phases_failures_and_amendments(half_way: Place) -> None:

@@ -238,7 +238,7 @@ def graph(needs: dict[str, list[str]]) -> str:
 
 def test_many_parallel_chains_are_drawn_as_one() -> None:
     """The graph shows 30 equal chains of stages as one, and 5 equal chains one by one."""
-    for count, width, cards in ((30, 248, 2), (5, 1240, 12)):
+    for count, width, cards in ((30, 1052, 2), (5, 1240, 12)):
         needs: dict[str, list[str]] = {"root": []}
         for n in range(count):
             needs |= {f"a{n}": ["root"], f"b{n}": [f"a{n}"]}
