@@ -20,6 +20,13 @@ from projections.words.account import FileCheckResult, list_waiting_items
 from projections.words.format_results import list_named_results
 from service.errors import NotFound
 from service.reading.log import WorkflowLog
+from service.root.root import (
+    Root,
+    describe_copy_source,
+    is_same,
+    read_identity,
+    read_recorded_identity,
+)
 
 #: Maximum number of workflow states to keep between requests. Any other state is computed again.
 _KEPT = 12
@@ -81,15 +88,36 @@ class ServedRoot:
 def assign_keys(entries: Sequence[ServedRoot]) -> list[ServedRoot]:
     """Return the workflows with unique keys for their addresses.
 
-    The key is the id of the workflow. If several workflows have the same id, a digest is added.
+    The key is the id of the workflow. If several workflows have the same id, the keys of copies
+    have a digest as well, so that links to the original stay valid.
     """
     counts = Counter(entry.name for entry in entries)
+    alike = [one for one in entries if counts[one.name] > 1]
+    originals = [one for one in alike if _is_at_recorded_place(one)]
+    unique = Counter(one.name for one in originals)
     return [
         replace(
-            one, key=one.name if counts[one.name] == 1 else f"{one.name}~{_short_digest(one.where)}"
+            one,
+            key=one.name
+            if counts[one.name] == 1 or (one in originals and unique[one.name] == 1)
+            else f"{one.name}~{_short_digest(one.where)}",
         )
         for one in entries
     ]
+
+
+def _is_at_recorded_place(entry: ServedRoot) -> bool:
+    """Return whether the folder of a workflow is at its recorded place, and is not a copy."""
+    if entry.root is None:
+        return False
+    try:
+        root = Root(entry.root)
+        with entry.open() as log:
+            first = log.store.read(log.stream, upto=1)
+            known = read_recorded_identity(root, lambda: next(iter(first), None))
+        return is_same(known, read_identity(entry.root)) and describe_copy_source(root) is None
+    except Exception:  # noqa: BLE001 - one that is broken hides no other; its page says why
+        return False
 
 
 def _short_digest(where: str) -> str:
@@ -121,11 +149,19 @@ class ServedWorkflows:
             self._entries = {entry.key: entry for entry in found}
         return found
 
+    def entries(self) -> list[ServedRoot]:
+        """Return the workflows that the last search found."""
+        return [*self._entries.values()]
+
     def entry(self, key: str) -> ServedRoot:
         """Return the workflow with a key. Raise `NotFound` for an unknown key."""
         if key not in self._entries:
             self.refresh()
         if key not in self._entries:
+            # A link to a copy stays valid when the original is no longer listed.
+            for one in self._entries.values():
+                if key == f"{one.name}~{_short_digest(one.where)}":
+                    return one
             raise NotFound(
                 f"this server has no workflow {key!r:.200}. Select a workflow in the list of "
                 "workflows"

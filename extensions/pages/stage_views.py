@@ -1,4 +1,4 @@
-"""Render the pages about a stage, its tasks, its attempts, and comparisons of runs."""
+"""Render the pages about a stage, its tasks and its attempts."""
 
 from __future__ import annotations
 
@@ -22,27 +22,14 @@ from lifecycle.fold.evolve import parameters_in_plan_version
 from lifecycle.state.workflow import Attempt, Stage, Workflow
 from lifecycle.words.metrics import parse_valid_metrics
 from projections.drawing.plots import plot_of_attempts, plots_of_tasks
-from projections.files.comparison import (
-    ComparedItem,
-    build_column_headers,
-    build_comparison_rows,
-    compute_sort_order,
-    get_sortable_value,
-    select_run_columns,
-)
 from projections.words.account import list_attention_items
 from projections.words.format_numbers import format_task_number
 from projections.words.format_results import describe_all_metrics
 from projections.words.text import describe_requested_resources, describe_used_resources
 from service.errors import NotFound
-from service.questions.comparison_sides import build_side, list_attempt_or_round_names
 
-#: Maximum numbers on a page: attempts, tasks in a grid, listed failures, plots, and columns of
-#: runs.
-_ATTEMPTS, _GRID, _FAILED, _PLOTS, _COLUMNS = 20, 5000, 50, 6, 12
-#: Kinds of rows that a comparison shows even if their values are equal, and maximum number of
-#: differences.
-_ALWAYS, _DIFFERENCES = ("metric", "output"), 100
+#: Maximum numbers on a page: attempts, tasks in a grid, listed failures, and plots.
+_ATTEMPTS, _GRID, _FAILED, _PLOTS = 20, 5000, 50, 6
 
 
 def render_stage(look: PageLook) -> bytes:
@@ -138,34 +125,6 @@ def _format_usage(task: Mapping[str, Any]) -> str:
     return describe_used_resources(
         {name: value for name, value in found.items() if value is not None}
     )
-
-
-def render_comparison(look: PageLook) -> bytes:
-    """Return the page that compares two versions or several runs of a workflow."""
-    given = [look.request.text(name) for name in ("a", "b")]
-    asked = [one for one in given if one is not None]
-    names = list_attempt_or_round_names(asked[0], look.then) if len(asked) == 1 else asked
-    found = (
-        build_comparison_rows([_build_side(look, name) for name in names]) if len(names) > 1 else []
-    )
-    told = select_run_columns(found)
-    columns = dict(zip(build_column_headers(told), told, strict=True))
-    sort = look.request.text("sort") or ""
-    by = columns.get(sort.removeprefix("-"))
-    values = list(map(get_sortable_value, by.values)) if by is not None else [None] * len(names)
-    return render.render_page(
-        "compare.html.j2", **look.common, a=given[0] or "", b=given[1] or "", names=names,
-        rows=[row for row in found if row.kind in _ALWAYS or not row.is_same][:_DIFFERENCES],
-        columns=[*columns.items()][:_COLUMNS], sort=sort, is_runs=len(asked) == 1,
-        order=compute_sort_order(values, down=sort.startswith("-")),
-    )  # fmt: skip
-
-
-def _build_side(look: PageLook, name: str) -> ComparedItem:
-    def tasks(stage: Stage) -> list[dict[str, Any]]:
-        return [one for one in look.tasks(stage) if one["state"] == "done"]
-
-    return build_side(name, name, look.log, look.then, tasks)
 
 
 def render_attempt_output(look: PageLook) -> bytes:

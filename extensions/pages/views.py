@@ -15,6 +15,7 @@ from extensions.exports.report import collect_loop_tables, count_by_status
 from extensions.exports.timeline_svg import draw_timeline as timeline
 from extensions.exports.timeline_svg import state_spans
 from extensions.pages import render
+from extensions.pages.comparison_view import render_comparison
 from extensions.pages.newest_events import (
     FoundEvents,
     find_newest_events,
@@ -32,7 +33,6 @@ from extensions.pages.render import PageRequest
 from extensions.pages.served_workflows import ServedWorkflows, build_listing_row, contains_text
 from extensions.pages.stage_views import (
     render_attempt_output,
-    render_comparison,
     render_stage,
     render_task,
 )

@@ -20,13 +20,15 @@ from projections.words.format_results import (
 )
 from projections.words.result_origin import describe_uncommitted_files, list_recorded_variables
 from projections.words.rounds import attempts_of_round, points_of_round
-from projections.words.text import compute_seconds, format_byte_count, format_cell
+from projections.words.text import clip_text, compute_seconds, format_byte_count, format_cell
 
 KINDS = ("metric", "parameter", "script", "code", "input", "environment", "measure", "output")
 #: Kinds of compared values that are files, represented by their SHA-256.
 OF_FILES = ("script", "input", "output")
 #: Measures shown in a table of runs: used resources, and the number of points that a round added.
 _TOLD = ("seconds", "core hours", "points added")
+#: Maximum number of characters of a value in a sentence.
+_LONGEST = 120
 #: Number of digits to show of a digest.
 _DIGEST = 12
 
@@ -104,6 +106,25 @@ def build_comparison_rows(sides: Sequence[ComparedItem]) -> list[ComparedRow]:
     names = dict.fromkeys(key for side in sides for key in side.values)
     ordered = sorted(names, key=lambda key: KINDS.index(key[0]))
     return [ComparedRow(*key, tuple(side.values.get(key) for side in sides)) for key in ordered]
+
+
+def describe_change(row: ComparedRow, names: Sequence[str]) -> str:
+    """Return a sentence about the change of a quantity from the first to the second side.
+
+    ``names`` are the names of both sides.
+    """
+    kind = {"environment": "environment value"}.get(row.kind, row.kind)
+    what = f"The {kind} {row.name}"
+    if row.is_same:
+        return f"{what} is the same."
+    for place, name in enumerate(names):
+        if row.values[place] is None:
+            return f"{what} exists only in {names[1 - place]}, not in {name}."
+    if row.kind in OF_FILES:
+        return f"{what} has different content."
+    first, other = (clip_text(row.cell(place), _LONGEST) for place in (0, 1))
+    difference = f", by {row.apart[0]}" if row.apart[0] is not None else ""
+    return f"{what} changes from {first} to {other}{difference}."
 
 
 def select_run_columns(found: Sequence[ComparedRow]) -> list[ComparedRow]:

@@ -74,3 +74,18 @@ def list_attempt_or_round_names(named: str, state: Workflow) -> list[str]:
         return [f"{named}@{one.number}" for one in loop.rounds]
     attempts = stage.attempts if stage is not None else []
     return [f"{named}/{one.id}" for one in attempts] or [named]
+
+
+def list_comparable_names(state: Workflow) -> list[str]:
+    """Return the names of all stages, attempts, loops and rounds that can be compared.
+
+    The newest attempts and rounds of a stage or loop come first.
+    """
+    found = []
+    for stage in state.stages.values():
+        if stage.attempts:
+            found += [stage.id, *(f"{stage.id}/{one.id}" for one in reversed(stage.attempts))]
+    for name, loop in state.loops.items():
+        if loop.rounds:
+            found += [name, *(f"{name}@{one.number}" for one in reversed(loop.rounds))]
+    return found
