@@ -45,7 +45,7 @@ class Span:
 
 
 class SpanMark(NamedTuple):
-    """A marked moment in the chart: failed, completed, proposed, approved or rejected."""
+    """A marked moment in the chart: failed, lost, completed, proposed, approved or rejected."""
 
     stage: str | None
     kind: str
@@ -88,12 +88,17 @@ class SpanFold:
             elif stage.status is Status.COMPLETED and before is not None:
                 self._add_mark(stage.id, "completed", at, "completed")
             self._change_phase(stage.id, _PHASE_OF.get(stage.status), at)
-        if event.type == "attempt.observed":
-            self._take_in_observation(event, at)
+        self._take_in_attempt(event, state, at)
         if amended := find_event_amendment(event, state):
             self._take_in_amendment(*amended, at)
         if event.type.startswith(_DEFINING):
             found.names = {stage.id: stage.name for stage in state.stages.values()}
+
+    def _take_in_attempt(self, event: RecordedEvent, state: Workflow, at: str) -> None:
+        if event.type == "attempt.observed":
+            self._take_in_observation(event, at)
+        if event.type == "attempt.started":
+            self._mark_lost_attempt(state.stages[event.data["stage"]], at)
 
     def _change_phase(self, id_: str, phase: str | None, at: str) -> None:
         """End the current phase of a stage and start another one.
@@ -123,6 +128,12 @@ class SpanFold:
         if jobs and event.data["action"] == "wait":
             started = any(job["started"] for job in jobs)
             self._change_phase(event.data["stage"], "compute" if started else "queue", at)
+
+    def _mark_lost_attempt(self, stage: Stage, at: str) -> None:
+        """Mark the attempt that the start of the next one, at the time ``at``, declared lost."""
+        for before in stage.attempts[-2:-1]:
+            if before.outcome == "lost" and before.ended_at == at:
+                self._add_mark(stage.id, "lost", at, f"{before.id} lost")
 
     def _take_in_amendment(self, amendment: Amendment, is_new: bool, at: str) -> None:
         id_ = amendment.id
@@ -183,8 +194,9 @@ def _add_attempts(found: Spans, stage: Stage, most: int) -> None:
     for attempt in stage.attempts[-most:]:
         end = attempt.ended_at
         found.spans.append(Span(stage.id, "compute", attempt.started_at, end))
-        if end is not None and attempt.outcome == "failed":
-            found.marks.append(SpanMark(stage.id, "failed", end, f"{attempt.id} failed"))
+        if end is not None and attempt.outcome in ("failed", "lost"):
+            label = f"{attempt.id} {attempt.outcome}"
+            found.marks.append(SpanMark(stage.id, attempt.outcome, end, label))
     computed = stage.attempt.ended_at if stage.attempt is not None else None
     done = stage.completed_at if stage.status is Status.COMPLETED else None
     if done:
@@ -210,10 +222,18 @@ _PHASES = {
 }
 _MARKS = {
     "failed": ("failed", "M-4 -4L4 4M-4 4L4 -4"),
+    "lost": ("invalidated", "M-5 0a5 5 0 1 0 10 0a5 5 0 1 0 -10 0M-3.5 3.5L3.5 -3.5"),
     "completed": ("completed", "M-5 0L-1 4L5 -4"),
     "proposed": ("person", "M0 -5L5 0L0 5L-5 0Z"),
     "approved": ("completed", "M0 -5L5 0L0 5L-5 0Z"),
     "rejected": ("failed", "M0 -5L5 0L0 5L-5 0Z"),
+}
+#: Marks in the legend, with their meaning.
+_LEGEND = {
+    "failed": "failed",
+    "lost": "attempt lost",
+    "completed": "completed",
+    "proposed": "amendment",
 }
 #: Possible distances in seconds between two ticks of the time axis.
 _TICKS = (1, 5, 15, 60, 300, 900, 3600, 3 * 3600, 6 * 3600, 86400, 7 * 86400, 30 * 86400)
@@ -225,6 +245,7 @@ _STYLE = (
     ".wf-timeline .soft{fill:var(--soft);font-size:11px}"
     ".wf-timeline .grid{stroke:var(--line)}"
     ".wf-timeline .mark{fill:none;stroke-width:2}"
+    ".wf-timeline .lost{fill:var(--card)}"
 )
 
 
@@ -358,7 +379,12 @@ def _draw_legend(y: int) -> str:
         parts.append(format_element("rect", x=x, y=y - 9, width=14, height=10, rx=2, fill=fill))
         parts.append(format_text(meaning, x=x + 20, y=y, class_="soft"))
         x += 40 + 7 * len(meaning)
-    shown = {"failed": "failed", "completed": "completed", "proposed": "amendment"}
+    shown = {
+        "failed": "failed",
+        "lost": "attempt lost",
+        "completed": "completed",
+        "proposed": "amendment",
+    }
     for kind, meaning in shown.items():
         parts.append(_draw_sign(kind, "", "mark", f"translate({x + 6} {y - 4})"))
         parts.append(format_text(meaning, x=x + 18, y=y, class_="soft"))

@@ -9,6 +9,8 @@ from xml.etree import ElementTree as ET
 from hypothesis import given
 from hypothesis import strategies as st
 
+from extensions.exports.timeline_svg import draw_timeline, state_spans
+from lifecycle.state.workflow import Attempt, Stage, Workflow
 from projections.drawing.graph_layout import compute_layout
 from projections.drawing.svg import count_columns, format_text, shorten_text, wrap_text
 from tests.cli.support import Place, call, write_plan
@@ -76,7 +78,25 @@ def test_timeline_shows_phases_failures_and_amendments(half_way: Place) -> None:
     root = ET.fromstring(text_of(half_way, "timeline"))
     classes = {found.get("class") for found in root.iter()}
     assert {"phase queue", "phase compute", "phase verify", "phase person"} <= classes
-    assert {"mark failed", "mark approved", "mark rejected", "mark proposed"} <= classes
+    assert {
+        "mark failed",
+        "mark lost",
+        "mark approved",
+        "mark rejected",
+        "mark proposed",
+    } <= classes
+
+
+def test_timelines_mark_lost_attempts(half_way: Place) -> None:
+    """The timeline of all events and the timeline of the state mark the attempt that was lost."""
+    exported = text_of(half_way, "timeline")
+    begin, end = "2026-03-31T10:00:00.000000Z", "2026-03-31T10:01:00.000000Z"
+    lost = Attempt("att-0002", begin, "tmux", "", "", "", "", "", ended_at=end, outcome="lost")
+    stages = {"stage-2": Stage("stage-2", "Melt", attempts=[lost])}
+    state = Workflow(id="melt", created=begin, updated=end, stages=stages)
+    for drawn in (exported, draw_timeline(state_spans(state))):
+        marks = [one for one in ET.fromstring(drawn).iter() if one.get("class") == "mark lost"]
+        assert [(one.findtext(f"{SVG}title") or "")[28:] for one in marks] == ["att-0002 lost"]
 
 
 def test_what_was_typed_is_text(told: Place) -> None:
