@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.cli.support import HERE, wfctl
 from tests.pages.support import Served, served
@@ -20,6 +20,8 @@ from tests.tutorial.test_tutorial import follow
 DOCS = HERE / "docs" / "use"
 EXAMPLE = HERE / "examples" / "lj-diffusion"
 WIDE, TALL = 1100, 760
+#: Widths in pixels at which the pictures show complete pages: on a desktop and on a phone.
+COMPLETE = (1280, 400)
 #: Height of the picture in pixels, at which it shows the report's result and decisions.
 RESULT = 1270
 #: Maximum size of a documentation picture in bytes.
@@ -61,14 +63,29 @@ def _take(browser: Browser, pages: Served, folder: Path, report: Path) -> None:
         "list": base,
         "workflow": f"{base}{home}",
         "stage": f"{base}{home}stage/stage-3",
+        "compare": f"{base}{home}compare?a=stage-2&b=stage-3",
         "report": report.as_uri(),
     }
     for picture, address in shown.items():
         page.goto(address)
         page.wait_for_load_state("load")
+        if address.startswith(base):
+            expect(page.locator("#said")).to_have_text("live", timeout=10_000)
         page.screenshot(path=folder / f"{picture}.png")
         print(folder / f"{picture}.png")
+        _take_complete(page, folder, picture)
     context.close()
+
+
+def _take_complete(page: Page, folder: Path, picture: str) -> None:
+    """Take pictures of the complete page on a desktop, on a phone and on paper."""
+    size = page.viewport_size
+    for width in COMPLETE:
+        page.set_viewport_size({"width": width, "height": TALL})
+        page.screenshot(path=folder / f"{picture}-{width}.png", full_page=True)
+    page.pdf(path=folder / f"{picture}.pdf", format="A4")
+    if size is not None:
+        page.set_viewport_size(size)
 
 
 def _take_example(browser: Browser, made: Path, folder: Path) -> None:
@@ -83,6 +100,7 @@ def _take_example(browser: Browser, made: Path, folder: Path) -> None:
     page.goto(report.as_uri())
     page.screenshot(path=folder / "example.png")
     print(folder / "example.png")
+    _take_complete(page, folder, "example")
 
 
 if __name__ == "__main__":

@@ -65,15 +65,15 @@ def made(folder: Path, stages: list[dict[str, Any]]) -> Place:
 
 @pytest.mark.slow
 def test_lists_on_a_phone_keep_their_column_names(browser: Browser, tmp_path: Path) -> None:
-    """On a narrow screen, each cell of a stacked table shows the name of its column."""
+    """On a narrow screen, each cell shows the name of its column. Empty cells are hidden."""
     place = made(tmp_path, [{"id": "stage-1", "name": "Build"}])
     with served(tmp_path, "--root", str(place.path)) as pages:
         context, page = entered(browser, pages, viewport={"width": 400, "height": 800})
         page.goto(f"http://127.0.0.1:{pages.port}/w/live-2026-03-31/")
         named = "one => getComputedStyle(one, '::before').content"
         cells = page.locator("#stages tbody td").all()
-        heads = [cell.evaluate(named).strip('"') for cell in cells]
-        assert heads == ["stage", "name", "status", "attempts", "took", "results"]
+        heads = [cell.evaluate(named).strip('"') for cell in cells if cell.is_visible()]
+        assert heads == ["stage", "name", "status", "attempts"]
         assert page.evaluate("document.documentElement.scrollWidth") == 400
         context.close()
 
