@@ -10,6 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lifecycle.state.workflow import Stage
+from lifecycle.sweeps.definition import points_table_path
+from lifecycle.sweeps.points import list_value_names
+from lifecycle.sweeps.replicates import REPLICATES, SEED, average_replicates
 from lifecycle.words.metrics import Metric
 from projections.drawing.plots import Plot, plots_of_tasks
 from projections.words.format_numbers import format_task_number, name_with_unit
@@ -47,7 +50,7 @@ def collect_sweep_numbers(
     Return None if the stage is not a sweep with metrics, or has no recorded table.
     """
     metrics = stage.work.task_metrics
-    recorded = next((one for one in stage.results if one["path"] in stage.work.tables), None)
+    recorded = _find_recorded_table(stage)
     if recorded is None or not metrics:
         return None
     path = recorded["path"]
@@ -58,12 +61,13 @@ def collect_sweep_numbers(
             f"The file {path} contains the numbers of all tasks. The report omits them, because "
             "the file is missing, has changed, or is too large.",
         )
-    tasks = parse_task_table(path, content)
+    tasks = _read_rows(stage, path, content)
+    names = list_value_names(task["values"] for task in tasks)
     return SweepNumbers(
         stage,
         _describe_omitted_rows(path, len(tasks)),
-        _build_header(tasks, metrics),
-        [_build_row(task, metrics) for task in tasks[:_ROWS]],
+        [*names, *(name_with_unit(name, one.unit) for name, one in metrics.items())],
+        [_build_row(task, names, metrics) for task in tasks[:_ROWS]],
         plots_of_tasks([one for one in tasks if one["state"] == "done"], metrics),
     )
 
@@ -74,14 +78,30 @@ def _describe_omitted_rows(path: str, total: int) -> str:
     return f"The table shows the first {_ROWS} of {total:,} tasks. The file {path} contains all."
 
 
-def _build_header(tasks: Sequence[Mapping[str, Any]], metrics: Mapping[str, Metric]) -> list[str]:
-    names = list(tasks[0]["values"]) if tasks else []
-    return [*names, *(name_with_unit(name, one.unit) for name, one in metrics.items())]
+def _find_recorded_table(stage: Stage) -> Mapping[str, Any] | None:
+    """Return the recorded table of a sweep, preferably the one with the means of replicates."""
+    recorded = {one["path"]: one for one in stage.results}
+    paths = reversed(stage.work.tables) if stage.work.replicates > 1 else stage.work.tables
+    return next((recorded[path] for path in paths if path in recorded), None)
 
 
-def _build_row(task: Mapping[str, Any], metrics: Mapping[str, Metric]) -> list[str]:
+def _read_rows(stage: Stage, path: str, content: bytes) -> list[dict[str, Any]]:
+    """Return a row for each task of a sweep, or for each point if the sweep has replicates."""
+    if path == points_table_path(stage.id):
+        return _parse_points_table(content)
+    tasks = parse_task_table(path, content)
+    if stage.work.replicates == 1:
+        return tasks
+    rows = [{**task, SEED: task["values"].pop(SEED, None)} for task in tasks]
+    means = average_replicates(row for row in rows if row["state"] == "done")
+    return [{**row, "state": "done"} for row in means]
+
+
+def _build_row(
+    task: Mapping[str, Any], names: Sequence[str], metrics: Mapping[str, Metric]
+) -> list[str]:
     """Return the cells of a task. A task without numbers has its state in their place."""
-    values = [format_cell(value) for value in task["values"].values()]
+    values = [format_cell(task["values"].get(name)) for name in names]
     missing = "-" if task["state"] == "done" else task["state"]
     return [*values, *(format_task_number(task, name) or missing for name in metrics)]
 
@@ -102,12 +122,26 @@ def parse_task_table(path: str, content: bytes) -> list[dict[str, Any]]:
             for line in lines]  # fmt: skip
 
 
+def _parse_points_table(content: bytes) -> list[dict[str, Any]]:
+    """Return the rows of the table with the means over the replicates of each point."""
+    lines = csv.reader(io.StringIO(content.decode(), newline=""))
+    header = next(lines)
+    end = header.index(REPLICATES)
+    rows = (dict(zip(header, line, strict=True)) for line in lines)
+    return [_build_task({**row, "state": "done"}, header[:end], header[end + 1 :]) for row in rows]
+
+
 def _build_task(
     row: Mapping[str, str], values: Sequence[str], numbers: Sequence[str]
 ) -> dict[str, Any]:
     found = {name: _parse_cell(row[name]) for name in numbers if row[name]}
     return {
-        "values": {name: _parse_cell(row[name]) for name in values if name not in ("key", "round")},
+        "key": row["key"],
+        "values": {
+            name: _parse_cell(row[name])
+            for name in values
+            if name not in ("key", "round") and row[name]
+        },
         "state": row["state"],
         "metrics": found,
         "errors": {

@@ -21,7 +21,8 @@ from lifecycle.state.conditions import find_point_source_stages, points_added_by
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Attempt, Stage, Workflow
 from lifecycle.sweeps.definition import MAP
-from projections.words.format_results import format_with_error, measure_difference
+from projections.words.format_numbers import format_with_error
+from projections.words.format_results import measure_difference
 from reconciler.attempt.file_digests import has_recorded_content
 from reconciler.host.program import command_of_module
 from service.root.atomic_files import write_whole
