@@ -60,7 +60,7 @@ examples: $(VENV)/.examples tools ## run the examples with LAMMPS, and the Ising
 	rm -rf $(EXAMPLES)
 	mkdir -p $(EXAMPLES)
 	cp -r examples/bead-spring-rg examples/ising-tc examples/lj-diffusion examples/melt-viscosity \
-	  examples/polymer-bo examples/sic-conductivity \
+	  examples/polymer-bo examples/sic-conductivity examples/xy-model \
 	  $(EXAMPLES)
 	cd $(EXAMPLES)/bead-spring-rg && PATH="$(CURDIR)/$(BIN):$$PATH" && \
 	  wfctl init plan.toml --consent trust && wfctl run && wfctl stage verify stage-4
@@ -74,6 +74,8 @@ examples: $(VENV)/.examples tools ## run the examples with LAMMPS, and the Ising
 	  wfctl init small.toml --consent trust && wfctl run && wfctl stage verify compare
 	cd $(EXAMPLES)/polymer-bo && PATH="$(CURDIR)/$(BIN):$$PATH" && \
 	  wfctl init small.toml --consent trust && wfctl run && wfctl stage verify judge
+	cd $(EXAMPLES)/xy-model && PATH="$(CURDIR)/$(BIN):$$PATH" && \
+	  wfctl init plan.toml --consent trust && wfctl run && wfctl stage verify cross
 	cd $(EXAMPLES)/sic-conductivity && PATH="$(CURDIR)/$(BIN):$$PATH" && \
 	  wfctl init small.toml --consent trust && wfctl run && wfctl stage verify judge
 
