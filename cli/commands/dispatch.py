@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from cli.frame.options import FirstTasks, Stage, Writes, option
-from cli.frame.workspace import require_work_tree_of_root
+from cli.frame.workspace import convert_signals_to_exit, require_work_tree_of_root
 from cli.frame.write_command import run_action_and_print_outcome
 from lifecycle.state.conditions import is_ready_with_earlier_results
 from lifecycle.sweeps.definition import is_sweep
@@ -53,4 +53,5 @@ def dispatch(
             return dispatch_sync(jobs, stage, options, first_tasks=first)
         return outcome or launch(jobs, stage, sync=False, options=options, first_tasks=first)
 
-    run_action_and_print_outcome(context, options, act)
+    with convert_signals_to_exit():  # so that a stopped command erases the progress bars
+        run_action_and_print_outcome(context, options, act)

@@ -360,6 +360,7 @@ def _run_in_this_process(
                 is_attended=is_attended,
             )
             ended = drive(told, orders, options, asked)
+            jobs.waits(ended.state, ())  # erases the progress bars before the answer is printed
         # The next actions also depend on the result files, so check these files first.
         known = output.next_actions(
             ended.state, find_log_differences(service.root, service.log, ended.state)

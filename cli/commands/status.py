@@ -36,10 +36,15 @@ from projections.words.mandates import list_mandates
 from projections.words.result_origin import (
     add_acceptance_to_item,
     describe_missing_outputs,
-    format_task_progress,
     group_decisions,
 )
-from projections.words.text import clip_text, describe_waiting_reason, truncate_utc_to_seconds
+from projections.words.stage_progress import StageProgress, format_stage_progress
+from projections.words.text import (
+    clip_text,
+    describe_waiting_reason,
+    format_two_unit_duration,
+    truncate_utc_to_seconds,
+)
 from service.consent.consent_weaknesses import list_consent_weaknesses
 from service.errors import InvalidOption
 from service.files.inspection import describe_kept_version
@@ -134,7 +139,7 @@ class StatusAnswer(NamedTuple):
     data: dict[str, Any]
     notices: list[str]
     state: Workflow
-    tasks: dict[str, dict[str, int]]
+    progress: dict[str, StageProgress]
     starts: dict[str, str]
     seen: FileCheckResult | None
 
@@ -160,8 +165,8 @@ def status_of(workflow: OpenedWorkflow, view: Moment | None = None) -> StatusAns
         answered = (add_acceptance_to_item(one, state.agreed) for one in seen.scripts)
         scripts = [f"{one.subject}: {one.text}" for one in answered if one.agreed is None]
     stands = list_attention_items(state, seen)
-    told = _count_tasks(workflow, state, live=is_now)
-    starts = _describe_starts(workflow, state, told) if is_now else {}
+    progress = _read_progress(workflow, state, live=is_now)
+    starts = _describe_starts(workflow, state, progress) if is_now else {}
     journal, stages = journal_of(workflow.root), state.stages.values()
     original = describe_copy_source(workflow.root)
     marks = [str(one) for one in seen.log] if seen is not None else []
@@ -177,7 +182,7 @@ def status_of(workflow: OpenedWorkflow, view: Moment | None = None) -> StatusAns
         "purpose": state.purpose,
         "results": [one.to_dict() for one in list_named_results(state, seen)],
         "workflow_version": state.version,
-        "stages": [_summarise_stage(s, told.get(s.id), starts.get(s.id), state) for s in stages],
+        "stages": [_summarise_stage(one, progress, starts, state) for one in stages],
         "pending_amendments": [a.id for a in state.pending_amendments],
         "copy_of": original,
         "files": files,
@@ -197,7 +202,7 @@ def status_of(workflow: OpenedWorkflow, view: Moment | None = None) -> StatusAns
         "journal": journal._asdict() if journal else None,
         **({"runner": {**runner.to_dict(), "text": str(runner)}} if runner is not None else {}),
     }
-    return StatusAnswer(data, notices, state, told, starts, seen)
+    return StatusAnswer(data, notices, state, progress, starts, seen)
 
 
 def _last_runner(root: Root) -> RunnerProcess | None:
@@ -213,8 +218,12 @@ def _last_runner(root: Root) -> RunnerProcess | None:
 
 
 def _summarise_stage(
-    stage: StageState, tasks: dict[str, int] | None, start: str | None, state: Workflow
+    stage: StageState,
+    progress_of: Mapping[str, StageProgress],
+    starts: Mapping[str, str],
+    state: Workflow,
 ) -> dict[str, Any]:
+    progress, start = progress_of.get(stage.id), starts.get(stage.id)
     unmet = list(state.unmet_dependencies(stage)) if stage.status in _NOT_BEGUN else []
     return {
         "id": stage.id,
@@ -227,42 +236,49 @@ def _summarise_stage(
         "started_at": stage.started_at,
         "completed_at": stage.completed_at,
         **({"waits_for": unmet} if unmet else {}),
-        **({"tasks": tasks} if tasks else {}),
+        **({"tasks": progress.counts} if progress is not None and progress.is_sweep else {}),
+        **({"progress": progress.to_dict()} if progress is not None and stage.open_attempt else {}),
         **({"start": start} if start else {}),
     }
 
 
-def _count_tasks(
+def _read_progress(
     workflow: OpenedWorkflow, state: Workflow, *, live: bool
-) -> dict[str, dict[str, int]]:
-    """Return the number of tasks in each state, for each sweep.
+) -> dict[str, StageProgress]:
+    """Return the progress of each running stage, and of each sweep with known tasks.
 
     A sweep is a stage with one task per point. With ``live``, also check the tasks that are still
-    running.
+    running. Otherwise, return only sweeps, because the time of the state has passed.
     """
     from reconciler.sweep.stage_tasks import get_stage_tasks
 
-    root, stages = workflow.root.path, state.stages.values()
-    found = {one.id: get_stage_tasks(root, state, one).count(live=live) for one in stages}
-    return {id_: counts for id_, counts in found.items() if counts is not None}
+    found = dict[str, StageProgress]()
+    for id_, stage in state.stages.items():
+        tasks = get_stage_tasks(workflow.root.path, state, stage)
+        if live and stage.open_attempt is not None:
+            found[id_] = tasks.measure(system_clock())
+        elif counts := tasks.count(live=live):
+            found[id_] = StageProgress(counts)
+    return found
 
 
 def _describe_starts(
-    workflow: OpenedWorkflow, state: Workflow, told: dict[str, dict[str, int]]
+    workflow: OpenedWorkflow, state: Workflow, progress: dict[str, StageProgress]
 ) -> dict[str, str]:
     """Return a sentence for each sweep whose first tasks must succeed before the others start."""
     from reconciler.sweep.stage_tasks import get_stage_tasks
 
     root = workflow.root.path
+    counts = {id_: one.counts for id_, one in progress.items() if one.is_sweep}
     each = (
-        (id_, get_stage_tasks(root, state, stage).describe_start(told.get(id_)))
+        (id_, get_stage_tasks(root, state, stage).describe_start(counts.get(id_)))
         for id_, stage in state.stages.items()
     )
     return {id_: start for id_, start in each if start is not None}
 
 
 def _format_status(state: Workflow, answer: StatusAnswer, output: Output) -> str:
-    notices, told, seen = answer.notices, answer.tasks, answer.seen
+    notices, seen = answer.notices, answer.seen
     found = [
         clip_text(str(one), _WIDE)
         for one in list_named_results(state, seen)
@@ -276,7 +292,8 @@ def _format_status(state: Workflow, answer: StatusAnswer, output: Output) -> str
         )
     ]
     lines += [clip_text(state.purpose, _WIDE)] if state.purpose else []
-    lines += _format_stages(state, output, told, seen.gone if seen is not None else {})
+    gone = seen.gone if seen is not None else {}
+    lines += _format_stages(state, output, answer.progress, gone)
     lines += _limit_lines((f"{id_}: {start}" for id_, start in answer.starts.items()), 2)
     lines += [] if state.is_finished else _limit_lines((f"so far: {one}" for one in found), 3)
     agreed = (
@@ -331,7 +348,7 @@ def _group_open_amendments(state: Workflow) -> dict[str, list[str]]:
 def _format_stages(
     state: Workflow,
     output: Output,
-    told: dict[str, dict[str, int]],
+    progress: dict[str, StageProgress],
     gone: Mapping[str, Sequence[str]],
 ) -> list[str]:
     stages = list(state.stages.values())
@@ -349,7 +366,7 @@ def _format_stages(
     lines = []
     for stage in shown:
         status = output.style(f"{stage.status.value:<15}", _COLORS.get(stage.status, "0"))
-        note = _format_note(state, stage, told, gone, acting)
+        note = _format_note(state, stage, progress.get(stage.id), gone, acting)
         line = f"  {stage.id:<{max(width, 9)}} {stage.name[:40]:<{wide}}  {status} {note}"
         lines.append(" ".join(line.splitlines()).rstrip())
     return [*head, *lines, *([f"  and {more} more stages like these"] if more > 0 else [])]
@@ -358,7 +375,7 @@ def _format_stages(
 def _format_note(
     state: Workflow,
     stage: StageState,
-    told: dict[str, dict[str, int]],
+    progress: StageProgress | None,
     gone: Mapping[str, Sequence[str]],
     acting: Mapping[str, list[str]],
 ) -> str:
@@ -369,8 +386,8 @@ def _format_note(
         return f"taken over, {describe_missing_outputs(gone[stage.id])}"
     if stage.status is Status.FAILED:
         return clip_text(describe_failure(stage), 100)
-    if stage.id in told:
-        return format_task_progress(told[stage.id])
+    if progress is not None and progress.is_sweep:
+        return format_stage_progress(progress)
     if stage.status is Status.COMPLETED:
         return truncate_utc_to_seconds(stage.completed_at) or ""
     if stage.status is Status.PENDING:
@@ -379,10 +396,20 @@ def _format_note(
         return f"not yet: {named} must be completed again"
     if stage.status is Status.READY and stage.id in acting:
         return describe_pending_amendments(acting[stage.id])
+    return _describe_attempt(stage, progress)
+
+
+def _describe_attempt(stage: StageState, progress: StageProgress | None) -> str:
+    """Return the progress of a running plain stage, and why it waits. Otherwise, return ""."""
     attempt = stage.open_attempt
-    return (
-        ": ".join(filter(None, [attempt.id, describe_waiting_reason(attempt)])) if attempt else ""
-    )
+    if attempt is None:
+        return ""
+    told = [attempt.id]
+    if progress is not None and progress.elapsed is not None:
+        told.append(format_two_unit_duration(progress.elapsed))
+        told.append(format_stage_progress(progress))
+    said = ", ".join(filter(None, told))
+    return ": ".join(filter(None, [said, describe_waiting_reason(attempt)]))
 
 
 #: Seconds between two checks for new events. A check takes less than a millisecond.
@@ -494,7 +521,9 @@ class WorkflowFollower:
     """
 
     def __init__(self, workflow: OpenedWorkflow) -> None:
-        self._workflow = workflow
+        from reconciler.sweep.progress_reader import ProgressReader
+
+        self._progress = ProgressReader(workflow.root.path, system_clock)
         self._log = workflow.log
         self._state: Workflow = workflow.state()
         self._lines: deque[str] = deque(maxlen=_BACK)
@@ -511,8 +540,8 @@ class WorkflowFollower:
         if head is not None and head.version > self._state.head:
             self._read_events(self._state.head, self._state)
         lines = list(self._lines)
-        told = _count_tasks(self._workflow, self._state, live=True)
-        return render_frame(self._state, lines, system_clock(), size, scrolled, told)
+        progress = self._progress.read_running(self._state)
+        return render_frame(self._state, lines, system_clock(), size, scrolled, progress)
 
     def _read_events(self, after: int, start: Workflow | None) -> None:
         for event, state in self._log.steps(after, start):

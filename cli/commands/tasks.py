@@ -299,7 +299,7 @@ def _format_tasks(
     shown: list[dict[str, Any]],
     more: int,
 ) -> str:
-    from projections.words.result_origin import format_task_progress
+    from projections.words.stage_progress import format_task_progress
     from reconciler.sweep.identical_replicates import describe_identical_replicates
 
     metrics = workflow.state().stage(stage).work.task_metrics

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli.frame.options import argument, option
-from cli.frame.workspace import open_job_runner
+from cli.frame.workspace import convert_signals_to_exit, open_job_runner
 from lifecycle.state.conditions import find_stage_hindrance
 
 if TYPE_CHECKING:
@@ -31,7 +31,8 @@ def wait(
     from reconciler.control.judge_attempts import find_stages_in_flight
     from reconciler.control.reconcile import wait_and_record_ends
 
-    with open_job_runner(context) as (jobs, output):
+    # The signals are converted, so that a stopped command erases the progress bars.
+    with convert_signals_to_exit(), open_job_runner(context) as (jobs, output):
         wait_and_record_ends(jobs, stages, timeout)
         state = jobs.service.state()
         open_ = {stage.id for stage in find_stages_in_flight(state)}

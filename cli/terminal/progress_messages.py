@@ -21,9 +21,11 @@ from service.writing.workflow_service import Outcome
 if TYPE_CHECKING:
     from structlog.typing import EventDict, Processor
 
-    from cli.terminal.waiting import WaitingLine
+    from cli.terminal.progress_bars import ProgressBars
+    from cli.terminal.progress_lines import ProgressLines
     from lifecycle.state.workflow import Workflow
     from reconciler.context import JobContext
+    from reconciler.control.job_output import Progress
 
 #: Event types whose messages have a higher level than info.
 _LEVELS = {
@@ -60,7 +62,7 @@ class ProgressPrinter:
     def __init__(self, settings: Settings, workflow: Callable[[], str]) -> None:
         self._settings = settings
         self._workflow = workflow
-        self._waiting: WaitingLine | None = None
+        self._waiting: ProgressBars | ProgressLines | None = None
 
     def say(self, text: str, *, level: str = "info", **about: Any) -> None:
         """Print a sentence. ``about`` names its subject, such as a stage or an attempt."""
@@ -87,20 +89,32 @@ class ProgressPrinter:
             self._log_line(level if is_new else LogLevel.DEBUG, text or event.type, about)
 
     def waits(self, jobs: JobContext, state: Workflow, ids: Collection[str]) -> None:
-        """Show the stages that wfctl waits for, if the log level includes info messages."""
+        """Show the stages that wfctl waits for, if the log level includes info messages.
+
+        If no stages are given, erase the stages that were shown.
+        """
         if LogLevel.INFO.number < self._settings.log_level.number:
             return
-        from service.root.atomic_files import system_clock
-
+        if not ids:
+            self.clear()
+            return
         if self._waiting is None:
-            from cli.terminal.waiting import WaitingLine
             from reconciler.control.job_output import Progress
 
-            self._waiting = WaitingLine(Progress(jobs).of, self.say)
-        self._waiting.show(state, ids, system_clock())
+            self._waiting = self._choose_display(Progress(jobs))
+        self._waiting.show(state, ids)
+
+    def _choose_display(self, source: Progress) -> ProgressBars | ProgressLines:
+        """Return an object that shows the progress of stages on this terminal or in this pipe."""
+        from cli.terminal.progress_bars import ProgressBars, is_updatable_terminal
+        from cli.terminal.progress_lines import ProgressLines
+
+        if is_updatable_terminal():
+            return ProgressBars(source, self._settings)
+        return ProgressLines(source, self.say)
 
     def clear(self) -> None:
-        """Remove the line with the waiting stages from the terminal."""
+        """Erase the progress of the awaited stages from the terminal."""
         if self._waiting is not None:
             self._waiting.clear()
 

@@ -26,8 +26,10 @@ def main(path: str) -> None:
     """Print the crossing of the finished tasks."""
     with Path(path).open() as file:
         rows = [row for row in csv.DictReader(file) if row["state"] == "done"]
-    numbers = ((row["T"], row["helicity"], row["helicity_error"]) for row in rows)
-    crossing, error = find_crossing(sorted(tuple(map(float, one)) for one in numbers))
+    numbers = [
+        (float(row["T"]), float(row["helicity"]), float(row["helicity_error"])) for row in rows
+    ]
+    crossing, error = find_crossing(sorted(numbers))
     print(json.dumps({"tc": crossing, "error": error}))
 
 

@@ -14,6 +14,7 @@ from lifecycle.errors import Refused
 from lifecycle.rules.impact import compute_approval_impact
 from lifecycle.state.workflow import Amendment, Stage, Workflow
 from projections.words.account import FileCheckResult
+from projections.words.stage_progress import StageProgress
 from reconciler.context import JobContext
 from reconciler.control.job_output import open_job_output
 from reconciler.dpdispatcher.late_runner import late_runner
@@ -41,7 +42,7 @@ def _print_nothing(*_: object, **__: object) -> None:
 def build_data_readers() -> DataReaders:
     """Return the functions that read the output of jobs and the files of a workflow."""
     return DataReaders(
-        _read_tail, _read_printed, _inspect_workflow, _list_impact, _count_tasks, _list_tasks
+        _read_tail, _read_printed, _inspect_workflow, _list_impact, _measure_progress, _list_tasks
     )
 
 
@@ -85,8 +86,13 @@ def _read_output(
     return b"\n".join(found).decode("utf-8", "replace")[-_LETTERS * lines // _LINES :]
 
 
-def _count_tasks(root: Path, state: Workflow, stage: Stage) -> dict[str, int] | None:
-    return get_stage_tasks(root, state, stage).count(live=True)
+def _measure_progress(root: Path, state: Workflow, stage: Stage) -> StageProgress | None:
+    """Return the progress of a running stage, or of a sweep with known tasks, otherwise None."""
+    tasks = get_stage_tasks(root, state, stage)
+    if stage.open_attempt is not None:
+        return tasks.measure(system_clock())
+    counts = tasks.count(live=True)
+    return None if counts is None else StageProgress(counts)
 
 
 def _list_tasks(root: Path, state: Workflow, stage: Stage) -> list[dict[str, Any]]:

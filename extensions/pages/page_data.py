@@ -10,7 +10,8 @@ from extensions.pages.served_workflows import ServedRoot, ServedWorkflows
 from lifecycle.state.workflow import Stage, Workflow
 from projections.screens.next_actions import Surroundings, next_actions
 from projections.words.account import FileCheckResult
-from projections.words.result_origin import AttentionItem, count_tasks_by_state
+from projections.words.result_origin import AttentionItem
+from projections.words.stage_progress import StageProgress, count_tasks_by_state
 from projections.words.text import NextAction, format_duration
 from service.files.stage_obstacles import read_surroundings
 from service.reading.log import WorkflowLog
@@ -51,12 +52,13 @@ class PageLook:
         """Return the last output lines of at most ``most`` running stages, by stage id."""
         return self.shelf.running(self.entry, self.log, self.then, most)
 
-    def counts(self, stage: Stage) -> dict[str, int] | None:
-        """Return the number of a sweep's tasks in each status, or None if it is unknown."""
+    def progress(self, stage: Stage) -> StageProgress | None:
+        """Return the progress of a running stage or of a sweep, if a bar can show it."""
         if self.is_now and self.entry.root is not None:
-            return self.shelf.sight.counts(self.entry.root, self.then, stage)
+            found = self.shelf.sight.progress(self.entry.root, self.then, stage)
+            return found if found is not None and found.has_bar else None
         seen = stage.work.progress(stage.attempts)
-        return count_tasks_by_state(seen) if seen is not None else None
+        return StageProgress(count_tasks_by_state(seen)) if seen is not None else None
 
     def tasks(self, stage: Stage) -> list[dict[str, Any]]:
         """Return a record of each task of a sweep.

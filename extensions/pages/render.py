@@ -16,6 +16,7 @@ from extensions.exports.markup import build_environment
 from lifecycle.state.workflow import Workflow
 from projections.drawing import svg
 from projections.files.progress_log import format_line_without_time
+from projections.words.stage_progress import describe_stage_progress, list_bar_parts
 from service.errors import InvalidOption, NotFound
 
 
@@ -25,6 +26,7 @@ def _build_environment() -> Environment:
     made = build_environment(ChoiceLoader(loaders))
     made.filters.update(segment=lambda text: quote(str(text), ""))
     made.filters.update(query=lambda values: urlencode({k: v for k, v in values.items() if v}))
+    made.filters.update(progress=describe_stage_progress, bar_parts=list_bar_parts)
     made.globals["sentence"] = describe_event
     return made
 

@@ -18,6 +18,7 @@ from eventstore.event import RecordedEvent
 from lifecycle.state.workflow import Amendment, Stage, Workflow
 from projections.words.account import FileCheckResult, list_waiting_items
 from projections.words.format_results import list_named_results
+from projections.words.stage_progress import StageProgress
 from service.errors import NotFound
 from service.reading.log import WorkflowLog
 from service.root.root import (
@@ -42,7 +43,7 @@ class DataReaders:
       argument is true.
     - ``seen`` returns the differences that a check of the files finds.
     - ``impact`` returns sentences about the effects of approving an amendment (plan change).
-    - ``counts`` returns the number of a sweep's tasks in each status.
+    - ``progress`` returns the progress of a running stage or of a sweep, or None if it is unknown.
     - ``tasks`` returns a record of each task of a sweep.
     """
 
@@ -50,7 +51,7 @@ class DataReaders:
     printed: Callable[[Path, WorkflowLog, Workflow, Stage, str, bool], str]
     seen: Callable[[Path, WorkflowLog, Workflow], FileCheckResult]
     impact: Callable[[Path, Workflow, Amendment], list[str]]
-    counts: Callable[[Path, Workflow, Stage], dict[str, int] | None]
+    progress: Callable[[Path, Workflow, Stage], StageProgress | None]
     tasks: Callable[[Path, Workflow, Stage], list[dict[str, Any]]]
 
 

@@ -62,7 +62,7 @@ def render_stage(look: PageLook) -> bytes:
         took=format_known_duration,
         used=describe_used_resources,
         requested=describe_requested_resources,
-        bar_of=look.counts(found),
+        bar_of=look.progress(found),
         tasks=tasks[:_GRID],
         more_tasks=len(tasks) - _GRID,
         failed=[one for one in tasks if one["state"] in ("failed", "lost")][:_FAILED],

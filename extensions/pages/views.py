@@ -44,6 +44,7 @@ from projections.files.summary import figures_of
 from projections.words.account import list_attention_items, list_waiting_items
 from projections.words.format_results import describe_all_metrics, list_named_results
 from projections.words.mandates import list_mandates
+from projections.words.stage_progress import StageProgress
 from service.errors import NotFound
 from service.reading.point_in_history import parse_moment
 from service.reading.selection import Selection
@@ -92,7 +93,7 @@ def render_workflow(look: PageLook) -> bytes:
         counts=count_by_status(state),
         answers=list_named_results(state, seen),
         figures=figures_of(state),
-        bars=_count_sweep_tasks(look),
+        bars=_measure_progress(look),
         numbers=describe_all_metrics,
         waits=[(one, list_decision_commands(look.entry, one)) for one in stands if one.person],
         others=[one for one in stands if not one.person],
@@ -123,11 +124,12 @@ def _make_stage_address(look: PageLook) -> Callable[[str], str]:
     return lambda id_: f"{look.entry.address}stage/{quote(id_, safe='')}{moment}"
 
 
-def _count_sweep_tasks(look: PageLook) -> dict[str, dict[str, int]]:
-    """Return the number of tasks in each status for each sweep, by stage id."""
-    sweeps = [one for one in look.then.stages.values() if one.work.tables]
-    found = {one.id: look.counts(one) for one in sweeps[:_STAGES]}
-    return {id_: counts for id_, counts in found.items() if counts is not None}
+def _measure_progress(look: PageLook) -> dict[str, StageProgress]:
+    """Return the progress of running stages and of sweeps, by stage id."""
+    every = look.then.stages.values()
+    wanted = [one for one in every if one.open_attempt is not None or one.work.tables]
+    found = {one.id: look.progress(one) for one in wanted[:_STAGES]}
+    return {id_: progress for id_, progress in found.items() if progress is not None}
 
 
 def _draw_if_small(draw: Callable[[Workflow], str], state: Workflow) -> str:

@@ -240,7 +240,7 @@ def _format_leftovers(data: dict[str, Any], state: Workflow) -> str:
 def _format_tasks(data: dict[str, Any], state: Workflow) -> str | None:
     if data.get("record") is None:
         return None  # only a progress observation; the state has the status
-    from projections.words.result_origin import count_tasks_by_state
+    from projections.words.stage_progress import count_tasks_by_state
 
     counts = count_tasks_by_state(data)
     said = [f"{number:,} {name}" for name, number in counts.items() if number and name != "done"]

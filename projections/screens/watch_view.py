@@ -13,11 +13,10 @@ from rich.text import Text
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
 from projections.words.account import list_waiting_items
-from projections.words.result_origin import format_task_progress
+from projections.words.stage_progress import StageProgress, format_stage_progress
 from projections.words.text import (
-    compute_seconds,
     describe_waiting_reason,
-    format_two_unit_duration,
+    format_elapsed,
     mark_invisible_characters,
 )
 
@@ -64,13 +63,13 @@ def render_frame(
     now: datetime,
     size: tuple[int, int],
     scrolled: int | None = None,
-    told: Mapping[str, Mapping[str, int]] = MappingProxyType({}),
+    progress: Mapping[str, StageProgress] = MappingProxyType({}),
 ) -> View:
     """Return the lines of the live view for a window of ``size`` (columns, lines).
 
-    ``log`` contains the newest messages, oldest first. ``told`` contains the number of tasks in
-    each state, by stage. If the stages do not fit, ``scrolled`` is the index of the first visible
-    stage, or None to show the stages that are running.
+    ``log`` contains the newest messages, oldest first. ``progress`` contains the progress
+    of running stages, by stage id. If the stages do not fit, ``scrolled`` is the index of the first
+    visible stage, or None to show the stages that are running.
     """
     width, height = size
     status = f"  {state.workflow_status or 'active'}, plan version {state.version}, "
@@ -82,7 +81,7 @@ def render_frame(
         line
         for stage in every
         if stage.open_attempt is not None
-        for line in _format_attempt(stage, now, told.get(stage.id))
+        for line in _format_attempt(stage, now, progress.get(stage.id))
     ]
     waiting = [Text(str(wait), "yellow") for wait in list_waiting_items(state)]
     below = _format_section("running", running) + _format_section("waits for a person", waiting)
@@ -155,9 +154,7 @@ def _format_section(title: str, lines: Sequence[Text]) -> list[Text]:
     return [Text(), Text(title, style="bold"), *lines] if lines else []
 
 
-def _format_attempt(
-    stage: Stage, now: datetime, counts: Mapping[str, int] | None
-) -> Iterator[Text]:
+def _format_attempt(stage: Stage, now: datetime, progress: StageProgress | None) -> Iterator[Text]:
     attempt = stage.attempts[-1]
     line = Text(f"{stage.id} {attempt.id}", style=STYLES[stage.status])
     line.append(f"  {format_elapsed(attempt.started_at, now)}")
@@ -166,13 +163,5 @@ def _format_attempt(
     yield line.append(f"  {stage.status.value}, {attempt.mode}{jobs}{verdict}", "dim")
     if waits := describe_waiting_reason(attempt):
         yield Text(f"  {waits}")
-    if counts is not None:
-        yield Text(f"  {format_task_progress(counts)}")
-
-
-def format_elapsed(since: str, now: datetime) -> str:
-    """Return the time since an event as text: ``4 s``, ``3 min 20 s``, ``5 h 12 min``."""
-    found = compute_seconds(since, now.isoformat())
-    if found is None:
-        return "since an unknown time"  # typed by a person in an imported file
-    return format_two_unit_duration(max(int(found), 0))
+    if progress is not None and progress.has_bar:
+        yield Text(f"  {format_stage_progress(progress)}")

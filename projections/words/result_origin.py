@@ -13,7 +13,6 @@ from eventstore.chain import canonical_json, sha256_hex
 from lifecycle.state.run_files import find_data_files_from_jobs
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import PLAN, Amendment, Attempt, Stage, Workflow
-from lifecycle.sweeps.definition import count_range_numbers
 from lifecycle.words.scripts import MISSING
 from projections.words.text import name_approver, truncate_utc_to_seconds
 
@@ -711,29 +710,3 @@ def _describe_change(name: str, now: str | None, before: str | None, attempt: st
     if now is None:
         return f"{name} is not set; in {attempt} it {was}"
     return f"{name if now == SET else f'{name}={now}'} {was} in {attempt}"
-
-
-_BAR = 20
-
-
-def count_tasks_by_state(seen: Mapping[str, Any]) -> dict[str, int]:
-    """Return the number of tasks in each state, from the field ``tasks`` of an attempt."""
-    found = {
-        name: count_range_numbers(seen.get(name, ""))
-        for name in ("done", "failed", "lost", "running")
-    }
-    found["waiting"] = max(0, seen["total"] - sum(found.values()))
-    return found
-
-
-def format_task_progress(counts: Mapping[str, int]) -> str:
-    """Return a progress bar with task counts: ``[#####.....] 50 of 100 done, 2 failed``.
-
-    Counts that are zero are omitted.
-    """
-    total = sum(counts.values())
-    filled = _BAR * counts["done"] // total if total else 0
-    others = [f"{number:,} {state}" for state, number in counts.items() if number]
-    said = [one for one in others if not one.endswith(" done")]
-    bar = "#" * filled + "." * (_BAR - filled)
-    return ", ".join([f"[{bar}] {counts['done']:,} of {total:,} done", *said])

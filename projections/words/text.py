@@ -268,6 +268,14 @@ def format_two_unit_duration(span: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
+def format_elapsed(since: str, now: datetime) -> str:
+    """Return the time since an event as text: ``4 s``, ``3 min 20 s``, ``5 h 12 min``."""
+    found = compute_seconds(since, now.isoformat())
+    if found is None:
+        return "since an unknown time"  # typed by a person in an imported file
+    return format_two_unit_duration(max(int(found), 0))
+
+
 _LENGTHS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 

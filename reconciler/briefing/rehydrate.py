@@ -24,11 +24,8 @@ from projections.words.account import list_attention_items
 from projections.words.amendments import summarise_changes
 from projections.words.format_results import list_named_results
 from projections.words.mandates import list_mandates
-from projections.words.result_origin import (
-    AttentionItem,
-    count_tasks_by_state,
-    format_task_progress,
-)
+from projections.words.result_origin import AttentionItem
+from projections.words.stage_progress import count_tasks_by_state, format_task_progress
 from projections.words.text import NextAction
 from reconciler.briefing.briefing import BriefCriteria, Briefing, BriefItem, BriefVerdict, Repair
 from reconciler.files.freshness import build_change_records, find_deviations, find_log_differences

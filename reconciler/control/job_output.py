@@ -14,7 +14,8 @@ from typing import BinaryIO, NamedTuple
 
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.words.rounds import stage_folder_of_round
-from projections.words.text import describe_waiting_reason
+from projections.words.stage_progress import StageProgress, format_stage_progress
+from projections.words.text import describe_waiting_reason, format_elapsed
 from reconciler.attempt import execution_host as machine
 from reconciler.attempt import paths as genuine
 from reconciler.attempt.paths import ATTEMPTS, ERROR_LOG, LAUNCH_RECORD, OUTPUT_LOG, AttemptPaths
@@ -23,6 +24,7 @@ from reconciler.control.judge_attempts import inspect_attempt, is_possibly_runni
 from reconciler.errors import MachineUnreachable, ReconcilerError
 from reconciler.far import query_machine
 from reconciler.records import traces
+from reconciler.sweep.progress_reader import ProgressReader
 from reconciler.verdict.table import Action
 
 #: Number of bytes to read at a time.
@@ -259,21 +261,30 @@ class Progress:
 
     def __init__(self, jobs: JobContext) -> None:
         self._jobs = jobs
+        self._reader = ProgressReader(jobs.root, jobs.service.clock)
         self._asked_at: float | None = None
         self._waiting: list[str] = []
 
-    def of(self, state: Workflow, stage: Stage, elapsed: str) -> str:
+    def read(self, state: Workflow, stage: Stage) -> StageProgress:
+        """Return the progress of a running stage. Its task counts may be some seconds old."""
+        return self._reader.read(state, stage)
+
+    def describe(self, state: Workflow, stage: Stage, progress: StageProgress) -> str:
         """Return one line that describes the progress of a running stage.
 
-        ``elapsed`` is the time since the stage started, as text.
+        The last line of output is included only for a plain stage, because the tasks of a sweep
+        write their output to different files.
         """
+        elapsed = format_elapsed(stage.attempts[-1].started_at, self._jobs.service.clock())
         place = self._describe_queue_position(state, stage)
-        words = "" if place else read_last_line(self._jobs, state, stage)
+        is_hidden = place or progress.is_sweep
+        words = "" if is_hidden else read_last_line(self._jobs, state, stage)
         # The status of a stage whose launch is recorded can still be `preparing` if a caller waits
         # for it.
         status = "running" if stage.attempts[-1].launched_at else stage.status.value
         told = [
             f"{stage.id} {status}, {elapsed}",
+            format_stage_progress(progress),
             describe_waiting_reason(stage.attempts[-1]),
             place,
             words,

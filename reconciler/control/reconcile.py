@@ -492,9 +492,10 @@ def wait_and_record_ends(
             if beyond_help or not is_in_flight(state.stage(id_)):
                 del turns[id_]
         if end is not None and time.monotonic() >= end:
-            return
+            break
         jobs.waits(state, turns)
         time.sleep(POLL_INTERVAL if turns else 0)
+    jobs.waits(state, ())
 
 
 def is_check_due(jobs: JobContext, state: Workflow, id_: str, turn: StageCheckSchedule) -> bool:

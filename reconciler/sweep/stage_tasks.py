@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -16,6 +17,7 @@ from lifecycle.sweeps.definition import is_sweep
 
 if TYPE_CHECKING:
     from lifecycle.payload import models as p
+    from projections.words.stage_progress import StageProgress
     from reconciler.attempt.paths import AttemptPaths
     from reconciler.sweep.tasks import Task
     from reconciler.verdict.diagnosis import Diagnosis
@@ -53,6 +55,12 @@ class NoTasks:
         With ``live``, the tasks on the disk are counted, otherwise the tasks in the log.
         """
         return None
+
+    def measure(self, now: datetime) -> StageProgress:
+        """Return the progress of the stage, from the tasks on the disk if it has tasks."""
+        from projections.words.stage_progress import compute_stage_progress
+
+        return compute_stage_progress(self.stage, now)
 
     def describe_start(self, counts: Mapping[str, int] | None) -> str | None:
         """Return a sentence on the tasks that must succeed first, or None if all may start.
@@ -133,6 +141,12 @@ class StageTasks:
         from reconciler.sweep.tasks import count_tasks
 
         return count_tasks(self.root, self.state, self.stage, live=live)
+
+    def measure(self, now: datetime) -> StageProgress:
+        """Return the progress of the stage, from the tasks on the disk."""
+        from reconciler.sweep.tasks import measure_progress
+
+        return measure_progress(self.root, self.state, self.stage, now)
 
     def describe_start(self, counts: Mapping[str, int] | None) -> str | None:
         """Return a sentence on the tasks that must succeed first, or None if all may start."""

@@ -10,6 +10,7 @@ import json
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,7 +31,8 @@ from lifecycle.sweeps.definition import (
     sweep_table_paths,
 )
 from lifecycle.sweeps.points import Point
-from projections.words.result_origin import count_tasks_by_state as counts_recorded
+from projections.words.stage_progress import StageProgress, compute_stage_progress
+from projections.words.stage_progress import count_tasks_by_state as counts_recorded
 from reconciler.attempt import paths as genuine
 from reconciler.attempt.file_digests import has_recorded_content
 from reconciler.attempt.markers import move_file_aside
@@ -443,6 +445,14 @@ def count_by_state(found: Sequence[Task]) -> dict[str, int]:
     return {state: sum(task.state == state for task in found) for state in STATES}
 
 
+def read_live_tasks(root: Path, state: Workflow, stage: Stage) -> list[Task] | None:
+    """Return the tasks of a sweep on the disk, or None if only the log can describe them."""
+    if stage.open_attempt is not None or stage.keeps_tasks:
+        with suppress(Refused, ReconcilerError, OSError):
+            return tasks_of(root, state, stage)
+    return None
+
+
 def count_tasks(
     root: Path, state: Workflow, stage: Stage, *, live: bool = True
 ) -> dict[str, int] | None:
@@ -451,9 +461,18 @@ def count_tasks(
     With ``live``, the tasks on the disk are counted, or those in the log if the disk cannot be
     read. Returns None if no task is known, or if all tasks will be computed again.
     """
-    if live and (stage.open_attempt is not None or stage.keeps_tasks):
-        with suppress(Refused, ReconcilerError, OSError):
-            return count_by_state(tasks_of(root, state, stage))
+    found = read_live_tasks(root, state, stage) if live else None
+    return _count_tasks_in_log(state, stage) if found is None else count_by_state(found)
+
+
+def measure_progress(root: Path, state: Workflow, stage: Stage, now: datetime) -> StageProgress:
+    """Return the progress of a sweep, from its tasks on the disk, or from the log otherwise."""
+    found = read_live_tasks(root, state, stage)
+    counts = _count_tasks_in_log(state, stage) if found is None else count_by_state(found)
+    return compute_stage_progress(stage, now, counts, found or ())
+
+
+def _count_tasks_in_log(state: Workflow, stage: Stage) -> dict[str, int] | None:
     seen = stage.work.progress(stage.attempts)
     again = stage.keep_as is not None and not stage.keeps_tasks
     return (

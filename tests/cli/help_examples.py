@@ -373,8 +373,8 @@ SILENT = frozenset({"runner attach"})
 #: Pattern of text that differs between runs → its replacement. A replacement keeps the spaces after
 #: a number, so that the columns stay aligned.
 _STABLE: list[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]] = [
-    # Remove the progress line, which a terminal shows only while the command waits.
-    (re.compile(r"\r\x1b\[2K(waiting: [^\r]*)?"), ""),
+    # Remove the progress bars, which a terminal shows only while the command waits.
+    (re.compile(r"\x1b\[\?25l\x1b\[\?25h.*?\x1b\[\?25h\r(\x1b\[1A\x1b\[2K)+", re.DOTALL), ""),
     (re.compile(r"\x1b\[[0-9;?]*[A-Za-z]"), ""),
     (
         re.compile(r"\d{4}-\d\d-\d\d([T ])\d\d:\d\d(:\d\d(\.\d+)?)?"),

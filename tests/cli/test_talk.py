@@ -78,7 +78,7 @@ def on_a_terminal(place: Place, *arguments: str, **environ: str) -> str:
 
 def stays(shown: str) -> str:
     """Return the text that remains on a terminal after progress lines are erased."""
-    return re.sub(r"[^\n]*\r\x1b\[2K", "", shown)
+    return re.sub(r"[^\n]*(\r\n\x1b\[\?25h)?\r(\x1b\[1A)?\x1b\[2K", "", shown)
 
 
 class Terminal(io.StringIO):
@@ -154,8 +154,37 @@ def test_run_prints_no_message_that_progress_log_contains(slow: Place) -> None:
 def test_waiting_is_shown_in_a_progress_line_at_a_terminal(slow: Place) -> None:
     """The line has the time and the job's last output, and is erased before other output."""
     said = on_a_terminal(slow, "run", NO_COLOR="1")
-    assert re.search(r"\r\x1b\[2Kwaiting: stage-1 running, \d+ s: step 7", said)
-    assert "\r\x1b[2K" in said.rpartition("step 7")[2]
+    assert re.search(r"\r\x1b\[2Kstage-1 running, \d+ s: step 7", said)
+    assert "\x1b[2K" in said.rpartition("step 7")[2]
+
+
+@pytest.mark.long
+@pytest.mark.slow
+def test_terminal_that_cannot_replace_lines_gets_no_bars(slow: Place) -> None:
+    """The terminal of a text editor has the type `dumb` and shows control codes as text."""
+    said = on_a_terminal(slow, "run", NO_COLOR="1", TERM="dumb")
+    assert "status -> completed" in said
+    assert "\x1b" not in said
+
+
+@pytest.mark.long
+@pytest.mark.slow
+def test_waiting_without_a_terminal_loads_no_bars(slow: Place) -> None:
+    """Only progress bars and the live view need the module, which is slow to load."""
+    code = (
+        "import sys; from cli.main import run; from cli.terminal import progress_lines; "
+        "progress_lines._FIRST = 0.4; "
+        f"code = run(['--root', {str(slow.path)!r}, 'run']); "
+        "sys.exit(code or ('rich.live' in sys.modules))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": str(HERE)},
+        capture_output=True,
+        check=False,
+    )
+    assert b"waiting: stage-1 " in done.stderr
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.long
@@ -164,7 +193,7 @@ def test_waiting_without_a_terminal_is_reported_at_growing_intervals(
     slow: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`run` reports a long wait in only a few lines, however long the job runs."""
-    monkeypatch.setattr("cli.terminal.waiting._FIRST", 0.4)
+    monkeypatch.setattr("cli.terminal.progress_lines._FIRST", 0.4)
     told = [line["message"] for line in lines(slow.call("run").err)]
     assert 2 <= len(told) <= 5, told
     assert all(text.startswith("waiting: stage-1 ") for text in told)
@@ -192,7 +221,7 @@ def test_wait_shows_the_awaited_stage(tmp_path: Path, line: tuple[str, ...]) -> 
         seen.touch()
         os.close(ours)
         waiting.wait(60)
-    assert re.search(r"\r\x1b\[2Kwaiting: stage-1 \w+, \d+ s: step 7", shown)
+    assert re.search(r"stage-1 \w+, \d+ s: step 7", shown)
 
 
 def said(capsys: pytest.CaptureFixture[str], level: str, *texts: tuple[str, str]) -> list[str]:

@@ -19,7 +19,8 @@ from uuid import uuid4
 import pytest
 
 from lifecycle.state.status import Status
-from projections.screens.watch_view import SIGNS, STYLES, format_elapsed
+from projections.screens.watch_view import SIGNS, STYLES
+from projections.words.text import format_elapsed
 from tests.cli.live_view import live_view
 from tests.cli.support import HERE, Place, attempt_data, tree
 from tests.exports.support import stages_of
