@@ -137,4 +137,6 @@ def _format_string(text: str) -> str:
 
 
 def _format_quoted(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+    """Return a string in double quotes. Characters that are not printable are escaped."""
+    quoted = json.dumps(text, ensure_ascii=False)
+    return "".join(one if one.isprintable() else f"\\U{ord(one):08x}" for one in quoted)
