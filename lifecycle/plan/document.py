@@ -54,6 +54,7 @@ from lifecycle.words.resources import (
     parse_resources,
 )
 from lifecycle.words.rounds import ROUNDS
+from lifecycle.words.scheduler_queries import EXPECTED, QUERY_INTERVAL, parse_query_interval
 from lifecycle.words.validation_errors import explain_validation_error
 from lifecycle.words.values import ID_PATTERN, explain_unfit_stage_id, stage_number
 
@@ -157,6 +158,7 @@ def _find_problems(plan: Plan) -> list[str]:
         *found,
         *_find_environment_problems(plan),
         *_find_requested_resource_problems(plan),
+        *_find_query_interval_problems(plan),
         *_find_map_problems(plan),
         *_find_metric_problems(plan),
         *_find_limit_problems(plan),
@@ -444,6 +446,16 @@ def _find_missing_profiles(plan: Plan) -> list[str]:
         for place, name in names.items()
         if name not in plan.backend_profiles
     ]
+
+
+def _find_query_interval_problems(plan: Plan) -> Iterator[str]:
+    """Yield a problem for each profile whose interval between scheduler queries is invalid."""
+    for name, profile in plan.backend_profiles.items():
+        if parse_query_interval(profile) is None:
+            yield (
+                f"backend_profiles.{name}.{QUERY_INTERVAL}: expected {EXPECTED}; found "
+                f"{profile[QUERY_INTERVAL]!r:.60}"
+            )
 
 
 def _find_remote_profile_problems(plan: Plan) -> list[str]:

@@ -19,6 +19,7 @@ from typing import Any
 from eventstore.regular_files import read_regular
 from lifecycle.payload import models as p
 from lifecycle.words.commands import find_programs
+from lifecycle.words.scheduler_queries import DEFAULT_QUERY_INTERVAL
 from reconciler.attempt import paths as genuine
 from reconciler.attempt.paths import AttemptPaths
 from reconciler.errors import DamagedAttempt, UnusableSubmission
@@ -43,11 +44,13 @@ class ExecutionHost:
     """The machine on which an attempt's jobs run, without credentials.
 
     ``scratch`` is the folder on that machine in which the scratch copies are created.
+    ``query_interval`` is the minimum number of seconds between two queries of its scheduler.
     """
 
     batch_type: str
     context_type: str
     scratch: str
+    query_interval: int = DEFAULT_QUERY_INTERVAL
 
     @property
     def is_far(self) -> bool:
@@ -131,7 +134,9 @@ def _parse_machine(text: str) -> ExecutionHost | None:
         found = ExecutionHost(**json.loads(text))
     except (ValueError, TypeError, RecursionError):
         return None
-    return found if all(isinstance(value, str) for value in asdict(found).values()) else None
+    *names, interval = asdict(found).values()
+    is_valid = all(isinstance(name, str) for name in names) and type(interval) is int
+    return found if is_valid else None
 
 
 def find_scratch_folder_obstacle(scratch: str, attempt: AttemptPaths) -> str | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, suppress
@@ -250,10 +249,8 @@ def _may_continue(jobs: JobContext, id_: str, heard: JobOutput, began: float) ->
 
 #: Maximum number of characters that are printed of a job's last line of output.
 _MAX_LINE_WIDTH = 80
-#: Seconds to wait for an answer of the Slurm queue, and minimum time between two queries.
-_QUEUE_TIMEOUT, _QUEUE_INTERVAL = 5.0, 15.0
-#: Command that lists the pending jobs in the order in which Slurm will start them.
-_WAITING_JOBS_COMMAND = "squeue --noheader --states=PENDING --format=%i --sort=-p,i"
+#: Minimum number of seconds between two checks of the queue.
+_QUEUE_INTERVAL = 15.0
 
 
 class Progress:
@@ -297,33 +294,20 @@ class Progress:
         Returns an empty string if no job waits in that queue.
         """
         newest = stage.attempts[-1]
-        ids, here = set(newest.job_ids), False
+        ids, where = set(newest.job_ids), None
         with suppress(ReconcilerError, OSError):
             where = (
                 machine.load_execution_host(self._jobs.attempt(state, stage, newest.id))
                 if ids
                 else None
             )
-            here = where is not None and where.has_slurm and not where.is_far
-        if not here:
+        if where is None or not where.has_slurm or where.is_far:
             return ""
         if self._asked_at is None or time.monotonic() - self._asked_at > _QUEUE_INTERVAL:
-            self._waiting, self._asked_at = _query_pending_slurm_jobs(), time.monotonic()
+            self._waiting = query_machine.list_pending_jobs(where.query_interval)
+            self._asked_at = time.monotonic()
         places = [number for number, id_ in enumerate(self._waiting, 1) if id_ in ids]
         return f"job {min(places)} of {len(self._waiting)} in the queue" if places else ""
-
-
-def _query_pending_slurm_jobs() -> list[str]:
-    """Return the ids of the pending Slurm jobs, in the order in which they will start.
-
-    Returns an empty list if Slurm does not answer.
-    """
-    with suppress(OSError, subprocess.SubprocessError):
-        command = ["bash", "-c", f"{query_machine.UNFILTERED}; exec {_WAITING_JOBS_COMMAND}"]
-        return subprocess.run(
-            command, capture_output=True, text=True, timeout=_QUEUE_TIMEOUT, check=True
-        ).stdout.split()
-    return []
 
 
 def read_last_line(jobs: JobContext, state: Workflow, stage: Stage) -> str:

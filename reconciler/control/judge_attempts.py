@@ -57,6 +57,7 @@ from reconciler.verdict.table import (
     Verdict,
     derive_verdict,
     is_remote_folder_missing,
+    needs_fresh_answer,
     unreadable_verdict,
     verdict_after_move,
     verdict_on_unlogged_attempt,
@@ -117,7 +118,7 @@ def inspect_attempt(
     that finds items missing is repeated.
     """
     if again:
-        return _inspect_once(jobs, state, [stage], again=True)[stage.id]
+        return _inspect_once(jobs, state, [stage], again=True, fresh=True)[stage.id]
     return inspect_attempts(jobs, state, [stage])[0]
 
 
@@ -129,21 +130,24 @@ def inspect_attempts(
     If something is missing, for example a job in the queue, the check is repeated some seconds
     later, because schedulers and other machines report with a delay.
     """
-    found = _inspect_once(jobs, state, stages, again=False)
+    found = _inspect_once(jobs, state, stages, again=False, fresh=False)
+    seen = {id_: (one.evidence, one.verdict) for id_, one in found.items()}
+    outdated = [stage for stage in stages if needs_fresh_answer(*seen[stage.id])]
+    found |= _inspect_once(jobs, state, outdated, again=False, fresh=True)
     missing = [stage for stage in stages if found[stage.id].verdict.needs_second_look]
     if missing:
         time.sleep(AGAIN)
-        found |= _inspect_once(jobs, state, missing, again=True)
+        found |= _inspect_once(jobs, state, missing, again=True, fresh=True)
     return [found[stage.id] for stage in stages]
 
 
 def _inspect_once(
-    jobs: JobContext, state: Workflow, stages: Sequence[Stage], *, again: bool
+    jobs: JobContext, state: Workflow, stages: Sequence[Stage], *, again: bool, fresh: bool
 ) -> dict[str, AttemptFinding]:
     """Inspect the newest attempt of each stage once, and return the findings by stage.
 
-    An attempt whose files are damaged gets a finding that states this. The other attempts are not
-    affected.
+    With ``fresh``, the last answers of the schedulers are not reused. An attempt whose files are
+    damaged gets a finding that states this. The other attempts are not affected.
     """
     attempts = {stage.id: newest_attempt(jobs, state, stage) for stage in stages}
     damaged = dict[str, Exception]()
@@ -152,7 +156,8 @@ def _inspect_once(
             machine.load_execution_host(attempt)
         except DAMAGE_ERRORS as error:
             damaged[id_] = error
-    survey = survey_attempts([one for id_, one in attempts.items() if id_ not in damaged])
+    known = [one for id_, one in attempts.items() if id_ not in damaged]
+    survey = survey_attempts(known, fresh=fresh)
     found = dict[str, AttemptFinding]()
     for stage in stages:
         attempt = attempts[stage.id]
@@ -217,7 +222,7 @@ def _judge_attempt(
         known_jobs = tuple(ObservedJob(id_, id=id_) for id_ in recorded.job_ids)
         evidence = replace(evidence, jobs=known_jobs)
     if foreign:
-        evidence = add_foreign_launch(evidence, state, stage, jobs.root)
+        evidence = add_foreign_launch(evidence, state, stage, jobs.root, fresh=survey.is_fresh)
     found = derive_verdict(evidence)
     if found.is_folder_refused and query_machine.has_other_remote_root(attempt):
         evidence = replace(evidence, moved=True)
@@ -348,7 +353,9 @@ def _inspect_unlogged_attempt(
 
     def look_once(again: bool) -> tuple[Evidence, Verdict]:
         try:
-            evidence = replace(collect_evidence(stranger, jobs.now()), looked_twice=again)
+            survey = survey_attempts([stranger], fresh=True)
+            evidence = collect_evidence(stranger, jobs.now(), survey=survey)
+            evidence = replace(evidence, looked_twice=again)
         except DAMAGE_ERRORS as error:
             why = f"cannot be read ({error})"
             raise UnloggedAttemptRunning(stage.id, stranger.folder, why, "") from error

@@ -20,11 +20,11 @@ from reconciler.attempt.execution_host import load_execution_host as machine_of
 from reconciler.attempt.markers import Marker, MarkerState
 from reconciler.attempt.paths import AttemptPaths, JobRecordSuffix, WatchResult, parse_attempt_name
 from reconciler.errors import ReconcilerError
-from reconciler.evidence.collect import collect_evidence, record_orphaned_jobs
+from reconciler.evidence.collect import collect_evidence, record_orphaned_jobs, survey_attempts
 from reconciler.evidence.evidence import Evidence
 from reconciler.far import query_machine
 from reconciler.records import traces
-from reconciler.verdict.table import Action, Situation, Verdict, derive_verdict
+from reconciler.verdict.table import Action, Situation, Verdict, derive_verdict, needs_fresh_answer
 from service.root.atomic_files import system_clock, utc_text, write_whole
 
 #: Seconds between two checks of the jobs. The pauses start short, because jobs may be short, and
@@ -99,10 +99,16 @@ def confirm_with_second_check(look: Callable[[bool], Look]) -> Look:
 
 
 def _inspect_attempt(attempt: AttemptPaths, again: bool) -> Look:
+    seen = _inspect_once(attempt, again, fresh=again)
+    return _inspect_once(attempt, again, fresh=True) if needs_fresh_answer(*seen) else seen
+
+
+def _inspect_once(attempt: AttemptPaths, again: bool, *, fresh: bool) -> Look:
     # This process acts as the monitor now, so traces of an earlier monitor must not influence the
     # verdict.
+    survey = survey_attempts([attempt], fresh=fresh)
     evidence = replace(
-        collect_evidence(attempt, utc_text(system_clock())),
+        collect_evidence(attempt, utc_text(system_clock()), survey=survey),
         monitor_locked=False,
         monitor_alive=False,
         session=False,

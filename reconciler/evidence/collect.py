@@ -36,33 +36,43 @@ class Survey:
     ``census`` contains the processes of the user. ``machines`` maps the tag of an attempt to the
     machine of its jobs. ``queues`` contains the answers of the local scheduler, by the real path of
     the folder in which the jobs of an attempt work. ``answers`` contains the observations from
-    remote machines, by tag.
+    remote machines, by tag. ``is_fresh`` states that no earlier answer of a scheduler was reused.
     """
 
     machines: Mapping[str, ExecutionHost]
     census: Sequence[FolderProcess]
     queues: Mapping[str, Queue]
     answers: Mapping[str, ObservedAttempt]
+    is_fresh: bool = False
 
 
-def survey_attempts(attempts: Sequence[AttemptPaths]) -> Survey:
+def survey_attempts(attempts: Sequence[AttemptPaths], *, fresh: bool = False) -> Survey:
     """Query the processes, the scheduler and each remote machine once for all attempts.
+
+    Each scheduler is asked at most once in the query interval, and its last answer is used until
+    then. With ``fresh``, it is asked now.
 
     The caller reads the records of the attempts afterwards. A job that ends in between is then seen
     as ended and not as missing.
     """
     machines = {attempt.tag: machine.load_execution_host(attempt) for attempt in attempts}
     own = machines.values()
-    queued = {w.scratch for w in own if w.has_slurm and not w.is_far}
-    places = {os.path.realpath(scratch) for scratch in queued}
+    queued = [w for w in own if w.has_slurm and not w.is_far]
+    places = {os.path.realpath(w.scratch) for w in queued}
     return Survey(
         machines=machines,
-        queues=query_machine.query_local_queue(sorted(queued)).split(places) if queued else {},
+        queues=_query_local_queue(queued, fresh=fresh).split(places) if queued else {},
         answers=query_machine.observe_far_attempts(
-            [one for one in attempts if machines[one.tag].is_far]
+            [one for one in attempts if machines[one.tag].is_far], fresh=fresh
         ),
         census=processes.list_user_processes() if attempts else (),
+        is_fresh=fresh,
     )
+
+
+def _query_local_queue(hosts: Sequence[ExecutionHost], *, fresh: bool) -> Queue:
+    interval = 0 if fresh else min(one.query_interval for one in hosts)
+    return query_machine.query_local_queue(sorted({one.scratch for one in hosts}), interval)
 
 
 def collect_evidence(

@@ -145,6 +145,8 @@ class Evidence:
             # Each observation is stored as an event. Fields that are usually empty are omitted to
             # keep the events small.
             del found["foreign_launch"]
+        if self.queue is not None and not self.queue.is_reused:
+            del found["queue"]["is_reused"]
         if not self.stopped:
             del found["stopped"]
         if self.scratch_refusal is None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from eventstore.regular_files import NotRegular
 from lifecycle.state.workflow import Attempt, Stage, Workflow
+from lifecycle.words.scheduler_queries import parse_query_interval
 from reconciler.attempt.markers import Marker, MarkerState
 from reconciler.attempt.paths import DONE, EXIT_CODE
 from reconciler.evidence.evidence import Evidence, ForeignLaunch
@@ -22,24 +23,28 @@ from service.root.paths_within_root import OutsideRoot, open_within
 _LONGEST = 4_096
 
 
-def add_foreign_launch(evidence: Evidence, state: Workflow, stage: Stage, root: Path) -> Evidence:
+def add_foreign_launch(
+    evidence: Evidence, state: Workflow, stage: Stage, root: Path, *, fresh: bool
+) -> Evidence:
     """Add the observations of a launch that wfctl did not make to the evidence.
 
-    These are the tmux session, the markers and the jobs. Returns the new evidence.
+    These are the tmux session, the markers and the jobs. Returns the new evidence. With ``fresh``,
+    the last answer of the scheduler is not reused.
     """
     evidence = _add_markers(evidence, stage, root)
     on_a_cluster = state.backend_type(stage) == "remote"
     if evidence.session or evidence.root_recorded != evidence.root_now:
         return replace(evidence, foreign_launch=ForeignLaunch(on_a_cluster))
-    return _add_manual_jobs(evidence, stage.attempts[-1], root, on_a_cluster)
+    interval = 0 if fresh else parse_query_interval(state.profile(stage)) or 0
+    return _add_manual_jobs(evidence, stage.attempts[-1], root, on_a_cluster, interval)
 
 
 def _add_manual_jobs(
-    evidence: Evidence, recorded: Attempt, root: Path, on_a_cluster: bool
+    evidence: Evidence, recorded: Attempt, root: Path, on_a_cluster: bool, interval: int
 ) -> Evidence:
     """Return the evidence with the jobs that are found in the folder of DPDispatcher."""
     files = (root / recorded.submission, root / recorded.wrapper)
-    manual = observe_manual_jobs(root, *files, recorded.submission_sha256)
+    manual = observe_manual_jobs(root, *files, recorded.submission_sha256, interval)
     found = manual.observed
     return replace(
         evidence,

@@ -40,13 +40,14 @@ class ManualJobs:
 
 
 def observe_manual_jobs(
-    root: Path, submission: Path, wrapper: Path, recorded_sha256: str = ""
+    root: Path, submission: Path, wrapper: Path, recorded_sha256: str = "", interval: int = 0
 ) -> ManualJobs:
     """Observe the jobs of a submission that a person sent to DPDispatcher by hand.
 
     Reads the processes, the scheduler and DPDispatcher's files. ``recorded_sha256`` is the digest
     of the submission file at the launch, or empty if it was not recorded. If the file was changed
-    since then, the result contains only the reason why nothing is known.
+    since then, the result contains only the reason why nothing is known. ``interval`` is that of
+    `query_local_queue`.
     """
     text = plain.read_text(submission)
     given = (traces.read_json(submission) or {}).get("machine")
@@ -67,7 +68,7 @@ def observe_manual_jobs(
         return ManualJobs(why_unknown=f"the jobs run through {context}")
     folder = Path(str(described["folder"]))
     where = machine.ExecutionHost(batch, context, str(folder))
-    queue = query_machine.query_local_queue([where.scratch]) if where.has_slurm else None
+    queue = query_machine.query_local_queue([where.scratch], interval) if where.has_slurm else None
     # The processes are listed before the records are read. A job that ends in between is then seen
     # as ended, not as lost.
     tenants = processes.find_processes_below(processes.list_user_processes(), folder)

@@ -13,22 +13,80 @@ print_job_ids() { # scratch folders …
     echo
 }
 
-# Lists the jobs of the scheduler that belong to an attempt, because they work in its folder. Jobs with
-# a known id are listed too, so that an id that the scheduler has given to another job is noticed.
-queue() { # scratch folders …
-    local query_time code listing note
-    query_time=$(date +%s%N)
-    # The last line of stderr is appended to the list of jobs. It starts with `!`, and no job does.
-    listing=$({
-        timeout 25 squeue -h -t all -u "$(id -un)" -o '%i|%T %r|%Z' 2>&1 >&3 |
-            { note=$(tail -n 1); printf '\n!%s' "$note"; }
+# Prints the path of the stored answer to a query, in a folder that only this user can access. Fails if
+# there is no such folder. Logins with another scheduler or configuration have other answers.
+locate_answer() { # name of the query
+    local folder=${XDG_STATE_HOME:-${HOME:?}/.local/state}/wfctl/scheduler key
+    [[ $folder == /* ]] && (umask 077 && mkdir -p -- "$folder") && [ ! -L "$folder" ] || return 1
+    [ -O "$folder" ] && [[ $(stat -c %a -- "$folder") =~ ^2?700$ ]] || return 1
+    key=$(printf '%s\n' "$(uname -n)" "$(command -v squeue)" "${SLURM_CONF-}" "${SLURM_CLUSTERS-}" |
+        sha256sum) && printf '%s/%s-%s' "$folder" "$1" "${key:0:32}"
+} 2>/dev/null
+
+# Prints a stored answer if it is not older than the given seconds, or if its query started after the
+# given time. Fails for a file that is damaged or that another user could have written.
+read_answer() { # file, seconds, time in ns
+    local answer asked_at now
+    [ -f "$1" ] && [ ! -L "$1" ] && [ -O "$1" ] && [ "$(stat -c %a -- "$1")" = 600 ] || return 1
+    answer=$(head -c 67108864 -- "$1")
+    [ "${answer##*$'\n'}" = "$(sha256sum <<<"${answer%$'\n'*}")" ] || return 1
+    asked_at=${answer%%$'\t'*} now=$(date +%s%N)
+    # A time in the future means that the clock was set back.
+    [[ $asked_at =~ ^[1-9][0-9]{0,18}$ ]] && [ "$asked_at" -le "$now" ] || return 1
+    [ "$asked_at" -gt "$3" ] || [ $(((now - asked_at) / 1000000000)) -lt "$2" ] || return 1
+    printf '%s' "${answer%$'\n'*}"
+} 2>/dev/null
+
+write_answer() { # file, answer
+    local new
+    new=$(mktemp -- "$1.XXXXXXXX") || return
+    { printf '%s\n' "$2" && sha256sum <<<"$2"; } >"$new" && mv -f -- "$new" "$1" || rm -f -- "$new"
+} 2>/dev/null
+
+# Prints the time of a query, its exit code and its last message in base64, and then its output.
+ask_scheduler() { # seconds to wait for the answer, command …
+    local asked_at code output note
+    asked_at=$(date +%s%N)
+    # The last line of stderr is appended to the output. It starts with `!`, and no line of a list does.
+    output=$({
+        timeout "$@" 2>&1 >&3 | { note=$(tail -n 1); printf '\n!%s' "$note"; }
         exit "${PIPESTATUS[0]}"
     } 3>&1)
-    code=$? note=${listing##*$'\n!'} listing=${listing%$'\n!'*}
-    if [ "$code" = 0 ] && grep -qavE '^[^|]+\|[A-Z_]+( [^|]*)?\|/|^$' <<<"$listing"; then
-        code=1 note='squeue exited 0 with what is no list of jobs'
+    code=$? note=${output##*$'\n!'} output=${output%$'\n!'*}
+    printf '%s\t%s\t%s\n%s' "$asked_at" "$code" "$([ "$code" = 0 ] || printf %s "$note" | text)" "$output"
+}
+
+# Prints the answer to a query as `ask_scheduler` does. All processes of this user share the answer for
+# the given seconds. Processes that ask at the same time wait for one answer.
+query_scheduler() { # name of the query, seconds to reuse an answer, time of the caller in ns, seconds to wait, command …
+    local file lock answer
+    if ! file=$(locate_answer "$1") || ! { exec {lock}>>"$file.lock"; } 2>/dev/null; then
+        ask_scheduler "${@:4}"
+        return
     fi
-    printf 'queue\t%s\t%s\t%s\n' "$query_time" "$code" "$([ "$code" = 0 ] || printf %s "$note" | text)"
+    read_answer "$file" "$2" "$3" && return
+    flock -w "$(($4 / 2))" "$lock" 2>/dev/null
+    if ! read_answer "$file" "$2" "$3"; then
+        answer=$(ask_scheduler "${@:4}" {lock}>&-)
+        write_answer "$file" "$answer"
+        printf '%s' "$answer"
+    fi
+    exec {lock}>&-
+}
+
+# Lists the jobs of the scheduler that belong to an attempt, because they work in its folder. Jobs with
+# a known id are listed too, so that an id that the scheduler has given to another job is noticed.
+queue() { # seconds to reuse an answer, scratch folders …
+    local since asked_at code note listing seconds=$1
+    shift
+    since=$(date +%s%N)
+    listing=$(query_scheduler jobs "$seconds" "$since" 25 squeue -h -t all -u "$(id -un)" -o '%i|%T %r|%Z')
+    IFS=$'\t' read -r asked_at code note <<<"${listing%%$'\n'*}"
+    [[ $listing == *$'\n'* ]] && listing=${listing#*$'\n'} || listing=
+    if [ "$code" = 0 ] && grep -qavE '^[^|]+\|[A-Z_]+( [^|]*)?\|/|^$' <<<"$listing"; then
+        code=1 note=$(printf 'squeue exited 0 with what is no list of jobs' | text)
+    fi
+    printf 'queue\t%s\t%s\t%s\t%s\n' "$asked_at" "$code" "$note" "$([ "$asked_at" -ge "$since" ] || echo reused)"
     [ "$code" = 0 ] || return 0
     # awk reads the job ids first, then the folders, and then the list of jobs from stdin.
     awk -F '|' -v OFS='\t' '
@@ -41,6 +99,11 @@ queue() { # scratch folders …
             for (f = folder; f != "" && !is_ours; sub("/[^/]*$", "", f)) is_ours = f in folders
             if (is_ours) print "listed", $1, $2, folder
         }' <(print_job_ids "$@") <(readlink -m -- "$@"; echo /nowhere) - <<<"$listing"
+}
+
+# Prints the ids of the pending jobs of all users, in the order in which they will start.
+pending() { # seconds to reuse an answer
+    query_scheduler pending "$1" "$(date +%s%N)" 5 squeue -h -t PENDING -o %i --sort=-p,i | tail -n +2
 }
 
 processes() {

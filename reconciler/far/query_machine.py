@@ -115,8 +115,12 @@ def find_machine_problems(
     return [_decode_text(one) for (one,) in said["problem"]]
 
 
-def observe_far_attempts(attempts: Iterable[AttemptPaths]) -> dict[str, ObservedAttempt]:
+def observe_far_attempts(
+    attempts: Iterable[AttemptPaths], *, fresh: bool = False
+) -> dict[str, ObservedAttempt]:
     """Observe attempts with jobs on other machines, and return the observations by tag.
+
+    With ``fresh``, the last answers of their schedulers are not reused.
 
     If a machine gives no answer, ``far.error`` contains the reason, and the other fields of the
     observation are meaningless.
@@ -132,7 +136,7 @@ def observe_far_attempts(attempts: Iterable[AttemptPaths]) -> dict[str, Observed
     answered: dict[str, ObservedAttempt] = {}
     for group in groups.values():
         try:
-            printed = _run_script(group[0], _build_probe_script(group))
+            printed = _run_script(group[0], _build_probe_script(group, fresh=fresh))
             with _convert_answer_errors(printed[:100]):
                 found = parse_probe_output(printed)
             nothing = dict.fromkeys(
@@ -158,10 +162,12 @@ def _describe_missing_answer(attempt: AttemptPaths, error: ReconcilerError) -> R
     return RemoteAnswer(0, error.message, refusal=refusal)
 
 
-def _build_probe_script(group: Sequence[AttemptPaths]) -> str:
+def _build_probe_script(group: Sequence[AttemptPaths], *, fresh: bool) -> str:
     places = [(one, machine.load_execution_host(one)) for one in group]
-    queued = [where.scratch for _, where in places if where.has_slurm]
-    calls = [_build_call("queue", queued)] if queued else []
+    queued = [where for _, where in places if where.has_slurm]
+    interval = 0 if fresh else min((where.query_interval for where in queued), default=0)
+    scratches = [where.scratch for where in queued]
+    calls = [_build_call("queue", [str(interval), *scratches])] if queued else []
     calls.append(_build_call("processes", []))
     calls += [
         _build_call(
@@ -172,11 +178,23 @@ def _build_probe_script(group: Sequence[AttemptPaths]) -> str:
     return "\n".join([_read_script("tags.sh"), _read_script("probe.sh"), *calls])
 
 
-def query_local_queue(places: Sequence[str]) -> Queue:
-    """Ask the local scheduler for the jobs that work in one of the folders or below it."""
-    printed = _run_bash(_build_script("probe.sh", "queue", places))
+def query_local_queue(places: Sequence[str], interval: int) -> Queue:
+    """Return the jobs of the local scheduler that work in one of the folders or below it.
+
+    An answer that any process of this user got in the last ``interval`` seconds is reused.
+    """
+    printed = _run_bash(_build_script("probe.sh", "queue", [str(interval), *places]))
     said = _group_by_kind(line.split("\t") for line in printed.splitlines() if line)
     return _parse_queue(said) or Queue(0, None, "squeue was not asked")
+
+
+def list_pending_jobs(interval: int) -> list[str]:
+    """Return the ids of all pending jobs of the local Slurm, in the order of their start.
+
+    An answer that any process of this user got in the last ``interval`` seconds is reused. Returns
+    an empty list if Slurm does not answer.
+    """
+    return _run_bash(_build_script("probe.sh", "pending", [str(interval)])).split()
 
 
 def _remote_root_of(place: PurePosixPath, attempt: AttemptPaths) -> PurePosixPath:
@@ -441,14 +459,13 @@ def _group_by_kind(lines: Iterable[list[str]]) -> _ByKind:
 
 def _parse_queue(said: _ByKind) -> Queue | None:
     """Return the answer or the error of the scheduler, or None if it was not asked."""
-    for asked_at, code, words in said["queue"]:
-        if code != "0":
-            return Queue(
-                int(asked_at),
-                None,
-                _decode_text(words).strip() or f"squeue ended with exit code {code}",
-            )
-        return Queue(int(asked_at), tuple(_parse_queue_entry(*line) for line in said["listed"]))
+    for asked_at, code, words, reused in said["queue"]:
+        listed, error = None, None
+        if code == "0":
+            listed = tuple(_parse_queue_entry(*line) for line in said["listed"])
+        else:
+            error = _decode_text(words).strip() or f"squeue ended with exit code {code}"
+        return Queue(int(asked_at), listed, error, is_reused=bool(reused))
     return None
 
 

@@ -15,6 +15,7 @@ from lifecycle.sweeps.definition import is_sweep
 from lifecycle.sweeps.variables import command_variables
 from lifecycle.words.environments import find_environment_problems, merge_environments
 from lifecycle.words.rounds import VARIABLE, stage_folder_of_round
+from lifecycle.words.scheduler_queries import EXPECTED, QUERY_INTERVAL, parse_query_interval
 from reconciler.attempt.markers import MARKERS
 from reconciler.attempt.paths import (
     ERROR_LOG,
@@ -171,11 +172,15 @@ def build_attempt_submission(
 ) -> dict[str, Any]:
     """Return a stage's submission with everything that an attempt needs.
 
-    This adds environment variables with paths and the current round, the requested resources, and
-    the time limit. For a sweep the time limit is omitted, because its worker process applies it to
-    each task.
+    This adds environment variables with paths and the current round, the requested resources, the
+    time limit, and the interval between scheduler queries, which `build_attempt_copy` removes. For
+    a sweep the time limit is omitted, because its worker process applies it to each task. Raises
+    UnusableProfile if the interval is invalid.
     """
-    placed_ = add_path_variables(given, stage.inputs)
+    interval = parse_query_interval(state.profile(stage))
+    if interval is None:
+        raise UnusableProfile(QUERY_INTERVAL, EXPECTED, state.profile(stage)[QUERY_INTERVAL])
+    placed_ = {**add_path_variables(given, stage.inputs), QUERY_INTERVAL: interval}
     if not is_sweep(stage.parameters):
         placed_ = submission.add_time_limit(placed_, get_time_limit(state, stage))
     placed_ = add_requested_resources(placed_, compute_next_request(state, stage))

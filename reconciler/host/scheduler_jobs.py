@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from reconciler.host.processes import find_containing_folder
 
@@ -64,11 +64,13 @@ class Queue:
 
     If the scheduler did not answer, ``listed`` is None and ``error`` is the reason. ``asked_at`` is
     the time of the query in ns since the epoch, by the clock of the machine that asked.
+    ``is_reused`` states that the query is older than the current check.
     """
 
     asked_at: int
     listed: tuple[ListedJob, ...] | None
     error: str | None = None
+    is_reused: bool = False
 
     def split(self, places: AbstractSet[str]) -> dict[str, Queue]:
         """Return the answer for each folder: the jobs that work in it or below it.
@@ -81,4 +83,4 @@ class Queue:
         own: dict[str | None, list[ListedJob]] = {place: [] for place in places}
         for one in self.listed:
             own.setdefault(find_containing_folder(one.folder, places), []).append(one)
-        return {place: Queue(self.asked_at, tuple(own[place]), self.error) for place in places}
+        return {place: replace(self, listed=tuple(own[place])) for place in places}

@@ -6,12 +6,13 @@ import copy
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from glob import escape
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from eventstore.regular_files import read_regular
+from lifecycle.words.scheduler_queries import DEFAULT_QUERY_INTERVAL, QUERY_INTERVAL
 from reconciler.attempt import execution_host as machine
 from reconciler.attempt.execution_host import ExecutionHost
 from reconciler.attempt.paths import ATTEMPT, ERROR_LOG, OUTPUT_LOG, AttemptPaths
@@ -124,10 +125,11 @@ def build_attempt_copy(
     Raises UnusableSubmission.
     """
     result = copy.deepcopy(dict(submission))
+    interval = result.pop(QUERY_INTERVAL, DEFAULT_QUERY_INTERVAL)
     given = _require_object(result, "machine")
     resources = _require_object(result, "resources")
     known = {**(described or {}), **given}
-    place = _choose_execution_host(known, attempt)
+    place = replace(_choose_execution_host(known, attempt), query_interval=interval)
     scheduler_directives.check_directives(place.batch_type, resources)
     resources = request_from_scheduler(result, place.batch_type)
     fields.check_variable_lengths(resources.get("envs", {}))

@@ -85,6 +85,9 @@ _NEVER_BEGAN = frozenset(
 #: knows.
 _STATES_GONE = (4, 7)
 
+#: Verdicts on a job that the scheduler no longer lists.
+_DOUBTFUL = frozenset({Situation.VANISHED, Situation.UNSEEN, Situation.FORGOTTEN})
+
 #: Reason of a verdict if the folder for the jobs of an attempt cannot be created.
 _NO_FOLDER = "no job can be submitted to the machine of the stage"
 
@@ -106,6 +109,10 @@ class Action(StrEnum):
     LOST = "lost"
     CONTINUE = "continue"
     UNKNOWN = "unknown"
+
+
+#: Actions that end an attempt or start a job.
+_FINAL = frozenset({Action.LAUNCH, Action.FAILED, Action.LOST, Action.CONTINUE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +235,21 @@ def derive_verdict(evidence: Evidence) -> Verdict:
         occurred_at=None if ended is None else utc_text(ended),
         stop=_find_processes_without_folder(evidence) if found.row == 0 else (),
     )
+
+
+def needs_fresh_answer(e: Evidence, found: Verdict) -> bool:
+    """Return whether the scheduler must be asked again before the verdict is used.
+
+    A reused answer may be older than a job or its end. It is sufficient only for a verdict that
+    leaves everything as it is, or that rests on the records of the jobs.
+    """
+    if e.queue is None or not e.queue.is_reused or _is_monitored(e):
+        return False
+    # A job that a signal ended has an end in the scheduler, which forgets it after some time.
+    is_signalled = any(
+        job.exit_code is not None and not job.has_unknown_command_result for job in e.open_jobs
+    )
+    return is_signalled or found.action in _FINAL or found.name in _DOUBTFUL
 
 
 def _circumstances(found: Verdict, e: Evidence) -> str:

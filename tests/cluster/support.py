@@ -162,13 +162,18 @@ def init(
     machine: str,
     *stages: Mapping[str, Any],
     rounds: Mapping[str, Any] | None = None,
+    query_interval: int = 0,
     **resources: Any,
 ) -> None:
-    """Create a workflow whose stages run on the machine of a machine file."""
+    """Create a workflow whose stages run on the machine of a machine file.
+
+    By default, wfctl asks the scheduler at each check, so that no test waits for an old answer.
+    """
     profile = {
         "type": "remote",
         "batch_type": "Slurm",
         "config_path": machine,
+        "query_interval": query_interval,
         "resource_defaults": {"number_node": 1, "cpu_per_node": 1, "group_size": 1, **resources},
     }
     budget = {"session_config": {"session_budget": 1000}}

@@ -206,3 +206,15 @@ def test_credentials_in_a_plan_are_refused(changes: dict[str, Any]) -> None:
     """The log keeps a plan forever, so wfctl suggests a file named by `config_path` instead."""
     [problem] = [text for text in broken(**changes) if "remote_profile" in text]
     assert "config_path" in problem
+
+
+@pytest.mark.parametrize("interval", [-1, 3601, 1.5, "60", True, None])
+def test_query_interval_must_be_a_number_of_seconds(interval: Any) -> None:
+    """The problem names the profile, the expected range and the value."""
+    [problem] = broken(backend_profiles={"local": {"query_interval": interval}})
+    assert problem == (
+        "backend_profiles.local.query_interval: expected a whole number of seconds from 0 to 3600; "
+        f"found {interval!r}"
+    )
+    valid = {"backend_profiles": {"local": {"query_interval": 0}}}
+    build_creation_payload({**deepcopy(s.PLAN), **valid}, created=s.AT)

@@ -55,7 +55,7 @@ def probed(place: Path, *patterns: str, queue: str | None = None) -> tuple[Obser
     tools.mkdir(exist_ok=True)
     (tools / "squeue").write_text(queue or "#!/bin/sh\n")
     (tools / "squeue").chmod(0o755)
-    calls = ['queue "$1"'] if queue is not None else []
+    calls = ['queue 0 "$1"'] if queue is not None else []
     script = "\n".join([*(one.read_text() for one in PROBE), *calls, "processes", 'attempt t "$@"'])
     done = subprocess.run(
         ["bash", "-c", script, "probe", place, *patterns],
@@ -191,6 +191,20 @@ def test_failing_scheduler_gives_no_list(place: Path, said: str) -> None:
     assert answer.queue is not None
     assert answer.queue.listed is None
     assert said in (answer.queue.error or "")
+
+
+def test_answer_is_reused_only_within_the_interval(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second query reuses the answer and says so, unless the caller needs a new one."""
+    squeue = tmp_path / "squeue"
+    squeue.write_text(f"#!/bin/sh\necho >> {tmp_path}/calls\necho '12|RUNNING|{tmp_path}/a'\n")
+    squeue.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    found = [query_machine.query_local_queue([str(tmp_path)], most) for most in (60, 60, 0)]
+    assert [one.is_reused for one in found] == [False, True, False]
+    assert found[0].listed == found[1].listed == (ListedJob("12", "RUNNING", f"{tmp_path}/a"),)
+    assert len((tmp_path / "calls").read_text()) == 2
 
 
 @pytest.mark.parametrize("kind", [Path.mkdir, os.mkfifo])

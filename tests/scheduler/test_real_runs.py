@@ -60,7 +60,9 @@ def at_work(cluster: Cluster) -> Iterator[None]:
         cluster.end()
 
 
-def prepared(workflow: Workflow, here: Path, cluster: Cluster, work: str = _WORK) -> Workflow:
+def prepared(
+    workflow: Workflow, here: Path, cluster: Cluster, work: str = _WORK, query_interval: int = 0
+) -> Workflow:
     """Create a workflow of one stage that runs on the fake cluster."""
     (here / "python").mkdir()
     shutil.copy(hurried.__file__, here / "python" / "sitecustomize.py")
@@ -78,7 +80,12 @@ def prepared(workflow: Workflow, here: Path, cluster: Cluster, work: str = _WORK
         "workflow_id": "w-crash",
         "default_backend": "hpc",
         "backend_profiles": {
-            "hpc": {"type": "remote", "config": machine, "resource_defaults": resources}
+            "hpc": {
+                "type": "remote",
+                "config": machine,
+                "resource_defaults": resources,
+                "query_interval": query_interval,
+            }
         },
         "stages": [stage],
     }
@@ -119,13 +126,14 @@ def test_run_with_a_lying_scheduler_runs_the_command_once(
 
 @pytest.mark.slow
 @pytest.mark.long
+@pytest.mark.parametrize("query_interval", first([3600, 0]))
 @pytest.mark.parametrize("is_driven", first([True, False]), ids=["driven", "alone"])
 def test_time_limit_is_recorded_before_the_scheduler_forgets_the_job(
-    workflow: Workflow, tmp_path: Path, is_driven: bool
+    workflow: Workflow, tmp_path: Path, is_driven: bool, query_interval: int
 ) -> None:
     """The monitor sees the state TIMEOUT in time, although it polls less and less often."""
     cluster = Cluster(tmp_path / "cluster")
-    made = prepared(workflow, tmp_path, cluster, work="sleep 300")
+    made = prepared(workflow, tmp_path, cluster, "sleep 300", query_interval)
     with at_work(cluster), ending(made.start("run")) as run:
         until(lambda: cluster.jobs("RUNNING") and _looks(made) > 4)
         if not is_driven:

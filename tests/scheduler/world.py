@@ -35,6 +35,12 @@ from tests.scheduler.monitor import Monitor, Submitter
 _ACTOR = Actor("user", "test")
 _MACHINE = {"batch_type": "Slurm", "context_type": "LocalContext", "remote_root": "."}
 _RESOURCES = {"number_node": 1, "cpu_per_node": 1, "group_size": 1}
+_PROFILE = {
+    "type": "remote",
+    "config": _MACHINE,
+    "resource_defaults": _RESOURCES,
+    "query_interval": 0,
+}
 #: The real flock program, because the fake nodes of some clusters hide it.
 _FLOCK = shutil.which("flock") or "flock"
 _WORK = """
@@ -74,7 +80,6 @@ class World:
         self.root.mkdir()
         work = self.here / "work.sh"
         work.write_text(_WORK.replace("{here}", str(self.here)).replace("flock", _FLOCK))
-        profile = {"type": "remote", "config": _MACHINE, "resource_defaults": _RESOURCES}
         stage = {
             "id": "stage-1",
             "name": "the stage-1",
@@ -84,7 +89,7 @@ class World:
         plan = {
             "workflow_id": "w-lies",
             "default_backend": "hpc",
-            "backend_profiles": {"hpc": profile},
+            "backend_profiles": {"hpc": _PROFILE},
             "stages": [stage],
         }
         (self.root / "stage-1").mkdir()
