@@ -71,10 +71,14 @@ class Monitor(DPDispatcherRunner):
         super().__init__(program)
         self._submitter = submitter
 
-    def _in_tmux(self, attempt: AttemptPaths) -> LaunchResult:
-        return self._detached(attempt, None)
+    def _launch_in_tmux(self, attempt: AttemptPaths) -> LaunchResult:
+        return self._launch_detached(attempt, None)
 
-    def _detached(self, attempt: AttemptPaths, note: str | None = None) -> LaunchResult:  # noqa: ARG002 - base's
+    def _launch_detached(  # the base class has the note, too
+        self,
+        attempt: AttemptPaths,
+        note: str | None = None,  # noqa: ARG002
+    ) -> LaunchResult:
         attempt.log.touch()
         self._turn(attempt)
         return LaunchResult(Mode.SETSID, pid=os.getpid())
