@@ -18,7 +18,7 @@ from lifecycle.payload import models as p
 from lifecycle.payload.build_payload import payload_of
 from lifecycle.rules.amendments import amendment_of_proposal
 from lifecycle.rules.impact import compute_approval_impact
-from lifecycle.state.workflow import Amendment
+from lifecycle.state.workflow import Amendment, Workflow
 from lifecycle.words.scripts import omit_missing_init_script
 from projections.words.amendments import format_changes, format_targets, summarise_changes
 from projections.words.text import name_approver, spell_unseen
@@ -301,6 +301,8 @@ def approve(
         )
     with open_job_runner(context, options.dry_run) as (jobs, output):
         service = jobs.service
+        for id_ in ids:
+            _find_amendment(service.state(), id_)
         if options.dry_run:
             print_outcome(
                 output, decisions.preview_approval_events(service, ids[0], options), options
@@ -317,6 +319,21 @@ def approve(
     left = [id_ for id_, outcome in zip(ids, found, strict=True) if outcome is None]
     if left:
         raise _build_undecided_error(left)
+
+
+def _find_amendment(state: Workflow, id_: str) -> Amendment:
+    """Return the amendment with this id. Raises `UnknownAmendment` if none exists."""
+    found = state.amendments.get(id_)
+    if found is not None:
+        return found
+    # The log may contain an amendment with this id in an event that wfctl ignores. The message of
+    # the error then quotes that event.
+    aside = [
+        f"version {one['version']}, {one['type']!r:.80}, is ignored: {one['why']}"
+        for one in state.set_aside
+        if str(one["type"]).startswith("amendment.")
+    ]
+    raise UnknownAmendment(id_, list(state.amendments), aside)
 
 
 def _approve_amendment(
@@ -393,16 +410,7 @@ def show(
     """
     with open_for_writing(context, dry_run=True) as (service, output):
         state = service.log.current(view)
-        amendment = state.amendments.get(id_)
-        if amendment is None:
-            # The log may contain an amendment with this id in an event that wfctl ignores. In that
-            # case, the error message quotes that event.
-            aside = [
-                f"version {one['version']}, {one['type']!r:.80}, is ignored: {one['why']}"
-                for one in state.set_aside
-                if str(one["type"]).startswith("amendment.")
-            ]
-            raise UnknownAmendment(id_, list(state.amendments), aside)
+        amendment = _find_amendment(state, id_)
         if statement and view is None:
             print_statement(decisions.build_question(service, id_).statement)
             return

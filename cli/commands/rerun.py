@@ -19,7 +19,6 @@ from lifecycle.payload import models as p
 from lifecycle.state.conditions import downstream
 from lifecycle.state.status import ACTIVE, Status
 from lifecycle.state.workflow import Stage, Workflow
-from lifecycle.words.mandates import format_count
 from projections.words.account import find_stale_stages
 from reconciler.files.freshness import find_deviations
 from service.errors import InvalidOption
@@ -121,7 +120,7 @@ def _check_numbers(context: typer.Context, names: list[str], options: WriteOptio
 
     Exit with code 7 if a number does not agree. With a dry run, print what would be computed.
     """
-    from reconciler.verification.recompute import prepare_check, run_check
+    from reconciler.verification.recompute import list_stages_to_compute, prepare_check, run_check
 
     if not names:
         raise InvalidOption("no stage was given. Name the STAGE to compute once more.")
@@ -129,14 +128,18 @@ def _check_numbers(context: typer.Context, names: list[str], options: WriteOptio
         output, state = workflow.output, workflow.state()
         stages = [state.stage(name) for name in names]
         if options.dry_run:
-            words = f"would compute {', '.join(names)} once more, in .wfctl/checks"
-            output.result({"stages": names}, lambda: words, state=state)
+            every = {one.id for stage in stages for one in list_stages_to_compute(state, stage)}
+            planned = [id_ for id_ in state.stages if id_ in every]
+            words = f"would compute {', '.join(planned)} once more, in .wfctl/checks"
+            output.result({"stages": planned}, lambda: words, state=state)
             return
         folders = [prepare_check(workflow.root.path, state, stage) for stage in stages]
         first = [list_metric_rows(workflow, name) for name in names]
     checks = []
     for stage, folder, rows in zip(stages, folders, first, strict=True):
-        print_message(f"computing {stage.id} once more in {folder}")
+        others = [one.id for one in list_stages_to_compute(state, stage) if one.id != stage.id]
+        first_others = f", after {' and '.join(others)}, whose points it uses" if others else ""
+        print_message(f"computing {stage.id} once more in {folder}{first_others}")
         checks.append(_compare_computations(stage, folder, rows, completed=run_check(folder)))
     with open_for_writing(context, dry_run=False) as (service, output):
         note = p.NoteLogged(text="; ".join(check["text"] for check in checks))
@@ -161,12 +164,13 @@ def _compare_computations(
         "agree" if one.agrees else "unknown" if one.agrees is None else "differ" for one in found
     )
     text = f"{stage.id} was computed once more: " + (
-        f"{counts['agree']} of {format_count(len(found), 'number')} agree"
+        f"{counts['agree']} of {len(found)} numbers agree"
         if completed
-        else f"the second computation did not finish; see {folder}"
+        else f"the second computation failed or did not finish. For the cause, run `wfctl --root "
+        f"{folder} status`"
     )
     if counts["unknown"]:
-        text += f", {counts['unknown']} have no error to compare with"
+        text += f", and {counts['unknown']} without an error differ"
     return {
         "stage": stage.id,
         "folder": str(folder),

@@ -188,10 +188,9 @@ def list_metric_rows(
         )
     if known is not None and (conditions or known.work.tables):
         from lifecycle.sweeps.points import list_value_names
-        from lifecycle.sweeps.replicates import REPLICATES, average_replicates
+        from lifecycle.sweeps.replicates import REPLICATES
 
-        _, chosen = list_tasks_and_matching_rows(workflow, known.id, [*conditions, "state=done"])
-        points = average_replicates(chosen)
+        points = _list_finished_points(workflow, known, conditions)
         blank = dict.fromkeys(list_value_names(row["values"] for row in points))
         return [
             {"key": r["key"], **blank, **r["values"]}
@@ -210,6 +209,34 @@ def list_metric_rows(
         for one in every
         for number in one.metrics
     ]
+
+
+def _list_finished_points(
+    workflow: OpenedWorkflow, stage: Known, conditions: Sequence[str]
+) -> list[dict[str, Any]]:
+    """Return the rows of the finished tasks that meet the conditions.
+
+    For a sweep with replicates, return the means over the finished replicates of each point. The
+    conditions then apply to the means, because a choice among the replicates would change the mean.
+    Raises `InvalidOption` for wrong conditions.
+    """
+    from lifecycle.sweeps.points import list_value_names
+    from lifecycle.sweeps.replicates import REPLICATES, SEED, average_replicates
+    from reconciler.sweep import task_conditions
+
+    done = ["state=done"]
+    _, rows = list_tasks_and_matching_rows(workflow, stage.id, [*done])
+    if not rows or SEED not in rows[0]:
+        return list_tasks_and_matching_rows(workflow, stage.id, [*conditions, *done])[1]
+    points = average_replicates(rows)
+    metrics = stage.work.task_metrics
+    names = [*list_value_names(point["values"] for point in points), *metrics]
+    names += [*(f"{name}_error" for name in metrics), REPLICATES]
+    try:
+        task_conditions.check_point_conditions(names, conditions)
+    except task_conditions.UnknownColumn as error:
+        raise InvalidOption(f"--where: {error}") from error
+    return [point for point in points if task_conditions.row_matches(point, conditions)]
 
 
 def _get_metric_errors(row: Mapping[str, Any]) -> dict[str, float]:
@@ -240,7 +267,7 @@ def _print_plot(
         known = ", ".join(numbers) or "none"
         raise NotFound(f"{stage.id} has no metric {name!r}; its metrics: {known}", stage=stage.id)
     if name in stage.work.task_metrics:
-        _, rows = list_tasks_and_matching_rows(workflow, stage.id, [*conditions, "state=done"])
+        rows = _list_finished_points(workflow, stage, conditions)
         found = plot_of_tasks(rows, name, over, numbers[name].unit)
     else:
         found = plot_of_attempts(stage.attempts, name)
@@ -349,6 +376,7 @@ def _print_csv(rows: list[dict[str, Any]]) -> None:
 
     plain = [*map(flatten_row, rows)]
     names = list(dict.fromkeys(name for row in plain for name in row))
+    plain = [{**dict.fromkeys(names), **row} for row in plain]
     print_csv(plain, names or ["key"], sys.stdout.isatty())
 
 

@@ -153,19 +153,27 @@ def _average_group(key: str, group: Sequence[Mapping[str, Any]]) -> dict[str, An
 
 
 def find_identical_replicates(rows: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return the keys of the points whose replicates all wrote the same files.
+    """Return the keys of the points whose replicates all have the same files or the same metrics.
 
-    Their command probably ignores its seed. Points with fewer than two finished replicates or
-    without output files are left out.
+    Their command probably ignores its seed. Points with fewer than two finished replicates, or
+    without output files and metrics, are left out.
     """
-    digests: dict[str, list[Any]] = {}
+    groups: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
-        if SEED in row and row["outputs"]:
-            digests.setdefault(_base_key(row), []).append(
-                [(one["path"], one["sha256"]) for one in row["outputs"]]
-            )
+        if SEED in row:
+            groups.setdefault(_base_key(row), []).append(row)
     return [
         key
-        for key, found in digests.items()
-        if len(found) > 1 and all(one == other for one, other in pairwise(found))
+        for key, group in groups.items()
+        if _are_equal([_list_digests(row) for row in group])
+        or _are_equal([row["metrics"] for row in group])
     ]
+
+
+def _list_digests(row: Mapping[str, Any]) -> list[tuple[str, str]]:
+    return [(one["path"], one["sha256"]) for one in row["outputs"]]
+
+
+def _are_equal(values: Sequence[Any]) -> bool:
+    """Return whether there are several values, and all are equal and not empty."""
+    return len(values) > 1 and all(one and one == other for one, other in pairwise(values))

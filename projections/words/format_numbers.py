@@ -17,8 +17,10 @@ def format_quantity(value: float, error: float | None, unit: str | None) -> str:
 
 def format_with_error(value: float, error: float | None = None) -> str:
     """Return a number rounded to the precision of its error, such as ``2.261 ± 0.010``."""
-    if not error or error < 0 or not isfinite(error):
+    if error is None or error < 0 or not isfinite(error):
         return _format_plain_number(value)
+    if error == 0:
+        return f"{_format_plain_number(value)} ± 0"
     decimals = max(_OF_ERROR - 1 - floor(log10(error)), 0)
     if decimals > 12 or abs(value) >= 1e12:
         return f"{value:.{_OF_NUMBER}g} ± {error:.{_OF_ERROR}g}"

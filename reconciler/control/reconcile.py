@@ -195,6 +195,8 @@ def _settle_attempt(jobs: JobContext, finding: AttemptFinding) -> AttemptFinding
 
                 observed = close_tasks(state, stage, attempt)
                 notes = build_replicate_warnings(jobs.root, stage)
+                for note in notes:
+                    jobs.say(note.text, level="warning", stage=stage.id)
                 state = jobs.record(observed, *notes).state
                 stage = state.stage(stage.id)
                 now = inspect_attempt(jobs, state, stage, again=now.evidence.looked_twice)

@@ -25,8 +25,8 @@ def describe_identical_replicates(stage: str, rows: Sequence[Mapping[str, Any]])
         return None
     others = f" and {format_count(len(found) - 1, 'other point')}" if len(found) > 1 else ""
     return (
-        f"{stage}: all replicates of {found[0]}{others} have identical output files, so their "
-        f"error is 0. The command probably ignores its seed (the variable {SEED_VARIABLE})"
+        f"{stage}: all replicates of {found[0]}{others} have identical results, so their error is "
+        f"0. The command probably ignores its seed (the variable {SEED_VARIABLE})"
     )
 
 

@@ -38,7 +38,8 @@ def row_matches(row: Mapping[str, Any], conditions: Sequence[str]) -> bool:
     A row without a value in the column does not meet the condition. An invalid condition is met by
     no row; `check_conditions` reports such a condition.
     """
-    given = {**row, **row["metrics"], **row["values"]}
+    errors = {f"{name}_error": error for name, error in row.get("errors", {}).items()}
+    given = {**row, **errors, **row["metrics"], **row["values"]}
     for found in map(_CONDITION.fullmatch, conditions):
         name, compare, text = found.groups() if found else ("", "=", "")
         value = given.get(name)
@@ -53,7 +54,19 @@ def check_conditions(names: Sequence[str], conditions: Sequence[str]) -> None:
 
     ``names`` are the names of the parameter values and of the metrics.
     """
-    known = (*names, *_OTHER_COLUMNS)
+    _check_columns((*names, *_OTHER_COLUMNS), conditions)
+
+
+def check_point_conditions(names: Sequence[str], conditions: Sequence[str]) -> None:
+    """Raise `UnknownColumn` if a condition on means is invalid or uses an unknown column.
+
+    ``names`` are the names of the parameter values, the metrics and their errors. A mean has no
+    column of a single task, such as ``state``.
+    """
+    _check_columns(("key", *names), conditions)
+
+
+def _check_columns(known: Sequence[str], conditions: Sequence[str]) -> None:
     for one in conditions:
         found = _CONDITION.fullmatch(one)
         if found is None or found[1] not in known:

@@ -70,11 +70,15 @@ def _find_best_task_numbers(root: Path, state: Workflow, stage: Stage) -> list[p
     wanted = [metric for metric in stage.work.task_metrics.values() if metric.better]
     if not wanted:
         return []
-    from lifecycle.sweeps.replicates import average_replicates
+    from lifecycle.sweeps.replicates import REPLICATES, average_replicates
     from reconciler.sweep.stage_tasks import get_stage_tasks  # only for a sweep
 
     rows = get_stage_tasks(root, state, stage).rows()
-    points = average_replicates(row for row in rows if row["state"] == "done")
+    means = average_replicates(row for row in rows if row["state"] == "done")
+    # The best of many means without an error would be the luckiest replicate, so points with all
+    # replicates come first.
+    complete = [one for one in means if one.get(REPLICATES, 1) == stage.work.replicates]
+    points = complete or means
 
     def best(metric: Metric) -> dict[str, Any] | None:
         choose = min if metric.better == "lower" else max

@@ -21,6 +21,7 @@ from lifecycle.state.conditions import find_point_source_stages, points_added_by
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Attempt, Stage, Workflow
 from lifecycle.sweeps.definition import MAP
+from lifecycle.words.plan_parameters import PLAN_PARAMETERS, remove_plan_values
 from projections.words.format_numbers import format_with_error
 from projections.words.format_results import measure_difference
 from reconciler.attempt.file_digests import has_recorded_content
@@ -97,7 +98,7 @@ def prepare_check(root: Path, state: Workflow, stage: Stage) -> Path:
     An unfinished check of the same definition is continued. Raises `NotComputableAgain` if the
     stage is not completed, belongs to a loop, or if one of its inputs has changed.
     """
-    stages = [*find_point_source_stages(state, stage)[::-1], stage]
+    stages = list_stages_to_compute(state, stage)
     for one in stages:
         _require_computable(root, state, one)
     content = json.dumps(_build_plan(state, stages), indent=1, ensure_ascii=False).encode()
@@ -110,10 +111,15 @@ def prepare_check(root: Path, state: Workflow, stage: Stage) -> Path:
     return folder
 
 
+def list_stages_to_compute(state: Workflow, stage: Stage) -> list[Stage]:
+    """Return the stages that a check computes: those whose points it uses, and the stage."""
+    return [*find_point_source_stages(state, stage)[::-1], stage]
+
+
 def run_check(folder: Path) -> bool:
     """Compute the stage in the folder of a check. Return whether it is completed.
 
-    The messages of the computation go to stderr. A person has approved the same definition in the
+    The progress of the computation goes to stderr. A person has approved the same definition in the
     checked workflow, so the workflow of the check needs no approval.
     """
     if not (folder / ".wfctl").exists():
@@ -124,7 +130,8 @@ def run_check(folder: Path) -> bool:
         _require_success(done)
         amendment = json.loads(done.stdout)["data"]["amendment"]["id"]
         _require_success(_run_wfctl(folder, "amend", "approve", amendment, captured=True))
-    return _run_wfctl(folder, "run").returncode == 0
+    line = ("-o", "json", "--log-level", "error", "run")
+    return _run_wfctl(folder, *line, stdout=subprocess.PIPE).returncode == 0
 
 
 def _list_unfinished_placeholders(folder: Path) -> list[str]:
@@ -199,6 +206,7 @@ def _build_plan(state: Workflow, stages: Sequence[Stage]) -> dict[str, Any]:
         "purpose": f"Compute {stages[-1].id} once more, to check its numbers.",
         "default_backend": state.default_backend,
         "backend_profiles": state.backend_profiles,
+        **({PLAN_PARAMETERS: state.parameters} if state.parameters else {}),
         "stages": [
             *({"id": id_, "name": _PLACEHOLDER} for id_ in gaps if id_ not in named),
             *(_build_stage(state, stage, named) for stage in stages),
@@ -221,7 +229,8 @@ def _build_stage(state: Workflow, stage: Stage, named: Collection[str]) -> dict[
 
 def _build_parameters(state: Workflow, stage: Stage) -> dict[str, Any]:
     """Return the parameters of a stage, with the points of all rounds if it is in a loop."""
-    found = {name: value for name, value in stage.parameters.items() if name not in _UNUSED}
+    own = remove_plan_values(stage.parameters, state.parameters)
+    found = {name: value for name, value in own.items() if name not in _UNUSED}
     added = points_added_by_rounds(state, stage.id)
     if added:
         points = [*(dict(point.values) for point in stage.work.listed_points()), *added]
@@ -238,15 +247,21 @@ def _choose_folder(checks: Path, stage: str, plan: bytes) -> Path:
         if not folder.exists():
             return folder
         is_last = not (checks / f"{stage}-{number + 1}").exists()
-        if is_last and not _is_finished(folder) and _read(folder / _PLAN) in (b"", plan + b"\n"):
+        if is_last and _can_continue(folder) and _read(folder / _PLAN) in (b"", plan + b"\n"):
             return folder
     raise AssertionError
 
 
-def _is_finished(folder: Path) -> bool:
-    """Return whether the workflow of a check is completed."""
+def _can_continue(folder: Path) -> bool:
+    """Return whether the workflow of a check is neither completed nor failed."""
+    if not (folder / ".wfctl").exists():
+        return True
     done = _run_wfctl(folder, "-o", "json", "status", captured=True)
-    return done.returncode == 0 and json.loads(done.stdout)["data"]["status"] == "completed"
+    if done.returncode != 0:
+        return False
+    data = json.loads(done.stdout)["data"]
+    failed = any(stage["status"] == Status.FAILED for stage in data["stages"])
+    return data["status"] != "completed" and not failed
 
 
 def _read(path: Path) -> bytes:
@@ -286,9 +301,12 @@ def _copy_into(root: Path, folder: Path, path: str) -> None:
 
 
 def _run_wfctl(
-    folder: Path, *words: str, captured: bool = False
+    folder: Path, *words: str, captured: bool = False, stdout: int = 2
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run a wfctl command on the workflow in a folder. Its output goes to stderr, or is kept."""
+    """Run a wfctl command on the workflow in a folder.
+
+    Its output goes to stderr. With ``captured``, it is returned, and only ``stdout`` otherwise.
+    """
     environ = {k: v for k, v in os.environ.items() if k not in ("WFCTL_DATABASE_URL", "WFCTL_ROOT")}
     line = [*command_of_module("cli.main"), "--root", str(folder), *words]
     return subprocess.run(
@@ -297,7 +315,7 @@ def _run_wfctl(
         env=environ,
         check=False,
         stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE if captured else 2,
+        stdout=subprocess.PIPE if captured else stdout,
         stderr=subprocess.PIPE if captured else None,
     )
 

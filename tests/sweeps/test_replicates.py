@@ -118,8 +118,8 @@ def test_command_that_ignores_its_seed_is_named(tmp_path: Path) -> None:
     assert "WFCTL_SEED, the seed of each replicate" in advice.out + advice.err
     (warning,) = notes
     assert warning == (
-        "stage-1: all replicates of T=1 and 1 other point have identical output files, so their "
-        "error is 0. The command probably ignores its seed (the variable WFCTL_SEED)"
+        "stage-1: all replicates of T=1 and 1 other point have identical results, so their error "
+        "is 0. The command probably ignores its seed (the variable WFCTL_SEED)"
     )
     assert warning in place.call("-o", "text", "tasks", "stage-1").out
 
@@ -201,3 +201,42 @@ def test_loop_ends_when_the_relative_error_of_the_mean_is_small(tmp_path: Path) 
     place.done("run")
 
     assert place.types()[-2:] == ["workflow.completed", "session.ended"]
+
+
+#: Command that writes the tenfold of T plus the number of the replicate.
+NUMBERED = 'echo "{\\"e\\": $((WFCTL_PARAM_T * 10 + WFCTL_PARAM_replicate))}" > e.json'
+
+
+@pytest.mark.parametrize(
+    ("condition", "keys"),
+    [("energy>12.5", ["T=2"]), ("energy<13", ["T=1"]), ("energy_error<1", ["T=1", "T=2"])],
+)
+def test_conditions_select_points_by_their_means(
+    tmp_path: Path, condition: str, keys: list[str]
+) -> None:
+    """A condition never selects some of a point's replicates, which would change its mean."""
+    place = begun(tmp_path, replicated(tmp_path, command=NUMBERED))
+    place.done("run")
+
+    rows = place.done("metrics", "stage-1", "--where", condition)["metrics"]
+
+    assert [row["key"] for row in rows] == keys
+    assert [row["energy"] for row in rows] == [12 if key == "T=1" else 22 for key in keys]
+    assert place.call("metrics", "stage-1", "--where", "replicate=1").code == 2
+
+
+def test_point_with_one_finished_replicate_has_no_error_and_is_not_the_best(
+    tmp_path: Path,
+) -> None:
+    """The error of a single value is unknown. Points with all replicates are chosen first."""
+    fails = 'test "$WFCTL_TASK" != T=1,replicate=2 -a "$WFCTL_TASK" != T=1,replicate=3'
+    stage = replicated(tmp_path, command=f"{fails} && {NUMBERED}", tolerate=0.5)
+    place = begun(tmp_path, stage)
+    place.done("run")
+
+    answer = place.call("-o", "csv", "metrics", "stage-1")
+
+    first, second = csv.DictReader(answer.out.splitlines())
+    assert (first["key"], first["replicates"], first["energy_error"]) == ("T=1", "1", "")
+    assert float(second["energy_error"]) > 0
+    assert place.done("metrics")["metrics"][0]["task"] == "T=2"

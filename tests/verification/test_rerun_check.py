@@ -151,3 +151,47 @@ def test_plan_without_a_stage_is_refused(tmp_path: Path) -> None:
     place.done("init", str(write_plan(tmp_path, plan)), "--consent", "trust")
 
     assert place.call("rerun", "--check").code == 2
+
+
+def test_stage_that_uses_a_parameter_of_the_plan_is_computed_again(tmp_path: Path) -> None:
+    """The workflow of the check has the parameters of the plan."""
+    one = stage(tmp_path, '{\\"n\\": $WFCTL_PARAM_size}', use=["size"])
+    plan = {"workflow_id": "w", "purpose": "p", "stages": [one], "parameters": {"size": 7}}
+    place = Place(tmp_path / "root")
+    place.path.mkdir()
+    place.done("init", str(write_plan(tmp_path, plan)), "--consent", "trust")
+    place.done("run")
+
+    (check,) = place.done("rerun", "stage-1", "--check")["checks"]
+
+    assert (check["agree"], check["numbers"][0]["again"]) == (1, 7)
+
+
+def test_failed_check_is_followed_by_a_new_one(tmp_path: Path) -> None:
+    """The first check names the folder with the cause, and the next one starts again."""
+    broken = tmp_path / "broken"
+    one = stage(tmp_path, '{\\"n\\": 5}')
+    one["parameters"]["command"] = f"test ! -e {broken} && {{ {one['parameters']['command']}; }}"
+    place = completed(tmp_path, one)
+
+    broken.touch()
+    failed = place.call("rerun", "stage-1", "--check")
+    broken.unlink()
+    again = place.call("rerun", "stage-1", "--check")
+
+    assert (failed.code, "checks/stage-1-1 status`" in failed.out) == (7, True), failed
+    assert (again.code, "the same again" in again.out) == (0, True), again
+
+
+def test_check_of_a_follower_names_the_sweep_that_is_computed_first(tmp_path: Path) -> None:
+    """A follower needs the results of the sweep whose points it uses."""
+    follower = sweep(tmp_path / "other", {"like": "stage-1"})
+    follower |= {"id": "stage-2", "outputs": ["stage-2/tasks.csv"], "depends_on": ["stage-1"]}
+    follower["inputs"] = ["stage-1/tasks.csv"]
+    place = completed(tmp_path, sweep(tmp_path / "trace", {"grid": {"T": [1, 2]}}), follower)
+
+    planned = place.done("rerun", "stage-2", "--check", "--dry-run")["stages"]
+    (check,) = place.done("rerun", "stage-2", "--check")["checks"]
+
+    assert planned == ["stage-1", "stage-2"]
+    assert (check["agree"], check["differ"]) == (2, 0)
