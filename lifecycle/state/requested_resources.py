@@ -62,6 +62,16 @@ def can_answer_shortage(state: Workflow, stage: Stage, shortage: str | None) -> 
     )
 
 
+def is_memory_shortage_certain(state: Workflow, stage: Stage) -> bool:
+    """Return whether a command that SIGKILL ended counts as one that ran out of memory.
+
+    This is the case if the plan states the memory of the stage, or if the next attempt can request
+    more against a memory shortage. Otherwise the cause of SIGKILL is open.
+    """
+    stated = "memory_gb" in list_requests(state, stage)
+    return stated or can_answer_shortage(state, stage, "memory")
+
+
 def describe_reached_ceiling(state: Workflow, stage: Stage, shortage: str | None) -> str | None:
     """Return a message that a running attempt already requests the ceiling, or None.
 

@@ -19,7 +19,7 @@ from lifecycle.errors import LifecycleError, Refused
 from lifecycle.payload import models as p
 from lifecycle.rules.stages import can_replace_lost_attempt
 from lifecycle.state.conditions import list_needed_files
-from lifecycle.state.requested_resources import can_answer_shortage
+from lifecycle.state.requested_resources import is_memory_shortage_certain
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import is_sweep
@@ -229,7 +229,7 @@ def _judge_attempt(
         found = derive_verdict(evidence)
     evidence, found = _explain_other_place(jobs, stage, evidence, found)
     if not foreign:
-        if found.is_killed_job and can_answer_shortage(state, stage, "memory"):
+        if found.is_killed_job and is_memory_shortage_certain(state, stage):
             found = replace(found, action=Action.FAILED)
         found = get_stage_tasks(jobs.root, state, stage).judge(attempt, found)
     return evidence, found

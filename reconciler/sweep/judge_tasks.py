@@ -16,7 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from lifecycle.payload import models as p
-from lifecycle.state.requested_resources import can_answer_shortage
+from lifecycle.state.requested_resources import (
+    can_answer_shortage,
+    is_memory_shortage_certain,
+)
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import DONE, VERDICTS, TaskRules, format_ranges
 from lifecycle.words.failure_cause import find_cause
@@ -174,13 +177,16 @@ def _count_tasks(state: Workflow, stage: Stage, attempt: AttemptPaths) -> TaskCo
         known = {folder for (_, folder, _), _ in _find_finished_orphan_tasks(attempt, what.outputs)}
     tasks = [_close_task(task, known) for task in tasks_of(attempt.root, state, stage)]
     judged_ = [task for task in tasks if task.point.folder not in untold]
-    spent = [task for task in judged_ if task.is_out_of_retries(what.retries)]
+    own = [task for task in judged_ if task.attempt == attempt.id and task.short_of is not None]
+    short = [task for task in own if can_answer_shortage(state, stage, task.short_of)]
+    # At the ceiling, another run of a task that SIGKILL ended would run out of memory again.
+    killed = {t.point.key for t in own if t.state == "lost" and t.short_of == "memory"}
+    in_vain = killed if not short and is_memory_shortage_certain(state, stage) else set[str]()
+    spent = [t for t in judged_ if t.is_out_of_retries(what.retries) or t.point.key in in_vain]
     failed = {task.point.key for task in spent}
     undone = [t for t in judged_ if t.state != "done" and t.point.key not in failed]
     first = {*read_first_tasks(attempt)} & {task.point.key for task in tasks}
     others = [t for t in undone if first and t.point.key not in first and not t.to_judge]
-    own = [task for task in judged_ if task.attempt == attempt.id and task.short_of is not None]
-    short = [task for task in own if can_answer_shortage(state, stage, task.short_of)]
     return TaskCounts(
         total=len(tasks),
         done=sum(task.state == "done" for task in tasks),

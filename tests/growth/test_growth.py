@@ -60,6 +60,23 @@ def test_job_that_runs_out_of_memory_ends_at_8_gb_with_one_approval(
 
 
 @pytest.mark.long
+def test_job_that_is_killed_at_the_ceiling_does_not_run_again(tmp_path: Path) -> None:
+    """Each amount is requested once, as for other messages about memory."""
+    growth = {"start": 1, "times": 4, "at_most": 4}
+    place = create_workflow(tmp_path, make_stage("exit 137", {"memory_gb": growth}))
+    assert place.call("run").code == 6
+    assert list_requests(place) == [1, 4]
+
+
+@pytest.mark.long
+def test_job_that_is_killed_with_a_fixed_request_does_not_run_again(tmp_path: Path) -> None:
+    """The plan states the memory, so SIGKILL means that it was not enough."""
+    place = create_workflow(tmp_path, make_stage("exit 137", {"memory_gb": 1}))
+    assert place.call("run").code == 6
+    assert list_requests(place) == [1]
+
+
+@pytest.mark.long
 def test_person_is_asked_at_the_ceiling_and_can_raise_it(tmp_path: Path) -> None:
     """The message names the ceiling, and a higher ceiling lets the stage continue."""
     command = NEEDS.format(trace=tmp_path / "trace", gb=3, end="exit 137")

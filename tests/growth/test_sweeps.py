@@ -46,6 +46,16 @@ def test_only_the_tasks_that_needed_more_memory_run_again(tmp_path: Path, end: s
     assert list_requests(place) == [1, 2, 4]
 
 
+def test_killed_tasks_do_not_run_again_at_the_ceiling(tmp_path: Path) -> None:
+    """The stage fails as soon as a task had the most memory that the plan allows."""
+    trace, growth = tmp_path / "trace", {"start": 1, "times": 2, "at_most": 2}
+    sweep = make_sweep(trace, "exit 137", [1, 2, 3, 4], resources={"memory_gb": growth})
+    place = create_workflow(tmp_path, sweep)
+    assert place.call("run").code == 6
+    assert Counter(trace.read_text().split()) == {"1": 1, "2": 2, "3": 2, "4": 2}
+    assert list_requests(place) == [1, 2]
+
+
 def test_task_with_another_error_is_not_repeated_by_the_growth(tmp_path: Path) -> None:
     """The plan tolerates the failure of this task, so the stage is completed."""
     trace = tmp_path / "trace"
