@@ -144,7 +144,8 @@ def list_consequences(impact: Impact) -> list[str]:
     for stage, attempt in impact.stopped.items():
         phrases.append(f"stops {stage}" + (f" ({attempt})" if attempt else ""))
     for stage, attempt in impact.going_on.items():
-        phrases.append(f"lets {stage} ({attempt}) continue and checks it by the new criteria")
+        checked = " and checks it by the new criteria" if stage in impact.newly_checked else ""
+        phrases.append(f"lets {stage} ({attempt}) continue{checked}")
     phrases += [f"moves {stage}/ to {folder}/" for stage, folder in impact.kept.items()]
     if impact.seconds:
         span = format_two_unit_duration(sum(impact.seconds.values()))

@@ -368,7 +368,8 @@ def is_only_recheck_needed(draft: Workflow, amendment: Amendment, id_: str) -> b
 def is_attempt_continued(draft: Workflow, amendment: Amendment, stage: Stage) -> bool:
     """Return whether a running attempt may continue in spite of the amendment.
 
-    It may continue if only the check of its results changes. The new criteria then apply to it.
+    It may continue if only the check of its results changes, or the resources of the next attempt.
+    New criteria then apply to it.
     """
     if amendment.kind == PLAN_CHANGE and is_only_recheck_needed(draft, amendment, stage.id):
         amendment = restrict_to_stage(amendment, stage.id)
@@ -488,7 +489,7 @@ E = TypeVar("E", bound=Event)
 Apply = Callable[[Workflow, Event], None]
 
 #: Version of the fold. A cached state from another version of the fold is not used.
-REDUCER = 47
+REDUCER = 48
 
 
 def evolve(

@@ -12,6 +12,7 @@ from lifecycle.fold.evolve import (
     can_keep_finished_tasks,
     is_attempt_continued,
     is_only_recheck_needed,
+    restrict_to_stage,
 )
 from lifecycle.fold.rounds import points_added_from_round, refresh_loops
 from lifecycle.state.basis import is_recheck_sufficient
@@ -19,7 +20,7 @@ from lifecycle.state.conditions import downstream, find_point_source_stages, poi
 from lifecycle.state.effort import attempt_seconds
 from lifecycle.state.status import ACTIVE, Status
 from lifecycle.state.workflow import Amendment, Stage, Workflow
-from lifecycle.sweeps.definition import MAP, VERDICTS, parse_ranges
+from lifecycle.sweeps.definition import MAP, OF_NEXT_ATTEMPT, VERDICTS, parse_ranges
 from lifecycle.words.document import collect_changes_by_field
 
 if TYPE_CHECKING:
@@ -54,9 +55,10 @@ class Impact:
     judged: tuple[str, ...] = ()
     #: Stages that are computed again completely.
     again: tuple[str, ...] = ()
-    #: Stages whose running attempt continues, with the id of the attempt. The new criteria will
-    #: apply to its results.
+    #: Stages whose running attempt continues, with the id of the attempt.
     going_on: Mapping[str, str | None] = field(default_factory=dict)
+    #: Those of these stages whose results will be checked by new criteria.
+    newly_checked: tuple[str, ...] = ()
 
     def effects_to_approve(self) -> dict[str, Any]:
         """Return the effects that a person agrees to by approving the amendment.
@@ -123,7 +125,15 @@ def compute_approval_impact(
         judged=_stage_ids(judged),
         again=_stage_ids([s for s in wasted if s.id != reach.skipped]),
         going_on=newest_attempts(going_on),
+        newly_checked=_stage_ids([s for s in going_on if _is_check_changed(amendment, s.id)]),
     )
+
+
+def _is_check_changed(amendment: Amendment, id_: str) -> bool:
+    """Return whether an amendment that lets an attempt continue changes the check of its results."""
+    own = amendment if amendment.stage == id_ else restrict_to_stage(amendment, id_)
+    parameters = {*own.changes.get("parameters", {})}
+    return not (own.changes.keys() <= {"name", "parameters"} and parameters <= OF_NEXT_ATTEMPT)
 
 
 class AmendmentReach(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from math import ceil
 from typing import Any
 
@@ -55,11 +56,11 @@ def find_growing_resource(state: Workflow, stage: Stage) -> str | None:
 
 def can_answer_shortage(state: Workflow, stage: Stage, shortage: str | None) -> bool:
     """Return whether the attempt after the current one can request more against a shortage."""
-    requests, requested = list_requests(state, stage), compute_next_request(state, stage)
-    return any(
-        name in requests and requested[name] < requests[name].at_most
-        for name in REMEDIES.get(shortage or "", ())
-    )
+    last = _find_last_comparable_attempt(state, stage)
+    if last is None or shortage not in REMEDIES:
+        return False
+    requests = list_requests(state, stage)
+    return _find_growing_resource(requests, replace(last, short_of=shortage)) is not None
 
 
 def is_memory_shortage_certain(state: Workflow, stage: Stage) -> bool:

@@ -42,8 +42,11 @@ OF_ANY = frozenset(
     {"verify", VERIFY_PARAMETERS, "expected_seconds", "bring_back_limit", "carry"}
     | {TIME_LIMIT, RESOURCES}
 )
-#: Parameters of the execution. A change does not affect an attempt that is already running.
-HOW_RUN = frozenset({"at_once", "resource_overrides", TIME_LIMIT, RESOURCES})
+#: Parameters of the execution. A change ends a running attempt, so that it takes effect at once.
+HOW_RUN = frozenset({"at_once", "resource_overrides", TIME_LIMIT})
+#: Parameters whose change lets a running attempt continue, without any new check of its results.
+#: Requested resources apply only to the next attempt.
+OF_NEXT_ATTEMPT = frozenset({"expected_seconds", RESOURCES})
 #: Default number of tasks that run at the same time.
 AT_ONCE = 8
 #: Field of a map: the number of tasks that must succeed before the other tasks start.

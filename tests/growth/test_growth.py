@@ -8,10 +8,12 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.cli.support import HERE, Place, agree, write_plan
+from tests.crash.support import until
 from tests.growth.support import (
     GROWTH,
     LOCAL,
@@ -169,6 +171,46 @@ def test_change_of_resources_computes_nothing_again(tmp_path: Path) -> None:
     approve_change(place, "resources.memory_gb.start", 4)
     assert place.call("run").code == 0
     assert len(list_attempts(place)) == 1
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("way", [{}, {"map": {"points": [{"T": 1}]}, "task_outputs": ["out.txt"]}])
+def test_change_of_resources_does_not_touch_a_running_attempt(
+    tmp_path: Path, way: dict[str, Any]
+) -> None:
+    """The attempt continues, and the impact announces no check and no computation."""
+    command = f"echo >> {tmp_path}/trace; until [ -e {tmp_path}/go ]; do sleep 0.05; done"
+    stage = make_stage(command, {"memory_gb": GROWTH}, **way)
+    stage["outputs"] = ["stage-1/tasks.csv"] if way else stage["outputs"]
+    place = create_workflow(tmp_path, stage)
+    place.done("dispatch", "stage-1")
+    until((tmp_path / "trace").exists)
+    change = ("--stage", "stage-1", "--set", "parameters.resources.memory_gb.at_most=128")
+    place.done("amend", "propose", *change, "--reason", "More.")
+    shown = place.call("amend", "show", "amend-1").out
+    assert "lets stage-1 (att-0001) continue" in shown
+    assert "checks it" not in shown
+    assert "again" not in shown
+    place.done("amend", "approve", "amend-1")
+    (tmp_path / "go").touch()
+    assert place.call("run").code == 0
+    assert (tmp_path / "trace").read_text() == "\n"
+    assert len(list_attempts(place)) == 1
+
+
+@pytest.mark.long
+def test_larger_start_that_is_approved_during_an_attempt_applies_to_the_next_one(
+    tmp_path: Path,
+) -> None:
+    """The running attempt ends with its own request, although the plan has a new ceiling."""
+    wait = f"until [ -e {tmp_path}/go ]; do sleep 0.05; done"
+    command = f"{wait}; {NEEDS.format(trace=tmp_path / 'trace', gb=8, end='exit 137')}"
+    place = create_workflow(tmp_path, make_stage(command, {"memory_gb": 1}))
+    place.done("dispatch", "stage-1")
+    approve_change(place, "resources.memory_gb", 8)
+    (tmp_path / "go").touch()
+    assert place.call("run").code == 0
+    assert list_requests(place) == [1, 8]
 
 
 @pytest.mark.long
