@@ -130,7 +130,7 @@ def compute_approval_impact(
 
 
 def _is_check_changed(amendment: Amendment, id_: str) -> bool:
-    """Return whether an amendment that lets an attempt continue changes the check of its results."""
+    """Return whether an amendment changes the check of the results of a running attempt."""
     own = amendment if amendment.stage == id_ else restrict_to_stage(amendment, id_)
     parameters = {*own.changes.get("parameters", {})}
     return not (own.changes.keys() <= {"name", "parameters"} and parameters <= OF_NEXT_ATTEMPT)

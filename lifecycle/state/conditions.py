@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
+from lifecycle.state.requested_resources import find_ceiling_field, find_reached_ceiling
 from lifecycle.state.status import FINISHED, Status, retry_limit
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import VERDICTS
@@ -265,6 +266,13 @@ def _build_failure_hindrance(state: Workflow, stage: Stage) -> Hindrance:
     a person approves. After an amendment, the stage is computed again without counting a retry.
     """
     cause = describe_failure(stage)[:_REASON]
+    ceiling = find_reached_ceiling(state, stage, stage.short_of)
+    if ceiling is not None:
+        field, is_own = find_ceiling_field(state, stage, ceiling)
+        change = _amendment(stage, f"--set parameters.{field}=NUMBER", "NUMBER")
+        given = change if is_own else (_APPLY, "FILE", "TEXT")
+        advice = f"allow a larger {field}"
+        return _build_hindrance(stage, f"failed ({cause}); {advice}", *given, advice=advice)
     if is_failure_caused_by_plan(state, stage):
         advice = "a retry of the same plan would fail in the same way"
         return _build_hindrance(

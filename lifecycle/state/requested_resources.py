@@ -73,27 +73,36 @@ def is_memory_shortage_certain(state: Workflow, stage: Stage) -> bool:
     return stated or can_answer_shortage(state, stage, "memory")
 
 
-def describe_reached_ceiling(state: Workflow, stage: Stage, shortage: str | None) -> str | None:
-    """Return a message that a running attempt already requests the ceiling, or None.
+def find_reached_ceiling(state: Workflow, stage: Stage, shortage: str | None) -> str | None:
+    """Return the resource that would help against a shortage but has reached its ceiling, or None.
 
-    The message names the resource that helps against the shortage, and how to allow more.
+    The shortage is that of the stage's last attempt with the current definition.
     """
-    requests = list_requests(state, stage)
-    names = [name for name in REMEDIES.get(shortage or "", ()) if name in requests]
-    if not names or can_answer_shortage(state, stage, shortage):
+    last, requests = _find_last_comparable_attempt(state, stage), list_requests(state, stage)
+    if last is None or can_answer_shortage(state, stage, shortage):
         return None
-    name = names[0]
-    own = stage.parameters.get(RESOURCES)
-    field = f"{RESOURCES}.{name}" + (".at_most" if requests[name].can_grow else "")
-    command = (
-        f"wfctl amend propose --stage {stage.id} --set parameters.{field}=NUMBER --reason TEXT"
+    return next((name for name in REMEDIES.get(shortage or "", ()) if name in requests), None)
+
+
+def describe_reached_ceiling(state: Workflow, stage: Stage, shortage: str | None) -> str | None:
+    """Return a message that the last attempt requested all that the plan allows, or None."""
+    name = find_reached_ceiling(state, stage, shortage)
+    if name is None:
+        return None
+    amount = format_amount(
+        name, _get_last_amount(_find_last_comparable_attempt(state, stage), name)
     )
-    if not (isinstance(own, dict) and name in own):
-        command = "wfctl plan apply FILE --reason TEXT"  # the backend profile has the ceiling
-    return (
-        f"{stage.id} already requested {format_amount(name, requests[name].at_most)}, the most "
-        f"that the plan allows. To allow a larger {field}, run `{command}`"
-    )
+    return f"{stage.id} already requested {amount}, the most that the plan allows"
+
+
+def find_ceiling_field(state: Workflow, stage: Stage, name: str) -> tuple[str, bool]:
+    """Return the field with the ceiling of a resource, such as ``resources.cores.at_most``.
+
+    The second value states whether the stage itself has this field, and not its backend profile.
+    """
+    can_grow, own = list_requests(state, stage)[name].can_grow, stage.parameters.get(RESOURCES)
+    field = f"{RESOURCES}.{name}.at_most" if can_grow else f"{RESOURCES}.{name}"
+    return field, isinstance(own, dict) and name in own
 
 
 def get_time_limit(state: Workflow, stage: Stage) -> int | None:

@@ -88,7 +88,11 @@ def test_person_is_asked_at_the_ceiling_and_can_raise_it(tmp_path: Path) -> None
     stage = get_stage(place)
     assert stage["status"] == "failed"
     assert "already requested 2 GB of memory per node" in stage["last_error"]
-    assert "parameters.resources.memory_gb.at_most=NUMBER" in stage["last_error"]
+    change = "--set parameters.resources.memory_gb.at_most=NUMBER"
+    command = f"wfctl amend propose --stage stage-1 {change} --reason TEXT"
+    for words in (("run",), ("status",), ("why", "stage-1")):
+        assert f"next: {command}" in place.call(*words).out
+        assert "stage retry" not in place.call(*words).out
     approve_change(place, "resources.memory_gb.at_most", 5)
     assert place.call("run").code == 0
     assert list_requests(place)[-1] == 3
@@ -249,4 +253,5 @@ def test_ceiling_of_a_profile_is_named(tmp_path: Path) -> None:
     place = create_workflow(tmp_path, make_stage(command, {}), backend_profiles=profiles)
     assert place.call("run").code == 6
     assert list_requests(place)[:2] == [1, 2]
-    assert "run `wfctl plan apply FILE --reason TEXT`" in get_stage(place)["last_error"]
+    assert "`wfctl plan apply FILE --reason TEXT`" in place.call("run").out
+    assert "allow a larger resources.memory_gb.at_most" in place.call("status").out
