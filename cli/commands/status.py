@@ -19,6 +19,7 @@ from cli.frame.workspace import OpenedWorkflow, journal_of, open_for_reading, se
 from cli.settings import Color, Format
 from cli.terminal.output import Output
 from lifecycle.state.conditions import describe_failure
+from lifecycle.state.requested_resources import describe_grown_request
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage as StageState
 from lifecycle.state.workflow import Workflow
@@ -367,6 +368,7 @@ def _format_stages(
     for stage in shown:
         status = output.style(f"{stage.status.value:<15}", _COLORS.get(stage.status, "0"))
         note = _format_note(state, stage, progress.get(stage.id), gone, acting)
+        note = ", ".join(filter(None, [note, describe_grown_request(state, stage)]))
         line = f"  {stage.id:<{max(width, 9)}} {stage.name[:40]:<{wide}}  {status} {note}"
         lines.append(" ".join(line.splitlines()).rstrip())
     return [*head, *lines, *([f"  and {more} more stages like these"] if more > 0 else [])]

@@ -72,7 +72,8 @@ class ProgressPrinter:
         """Print a message for each event that a command recorded.
 
         At a terminal, the text is that of progress.log. Elsewhere, the messages have the level
-        debug, because progress.log and the answer of the command already contain the events.
+        debug, because progress.log and the answer of the command already contain the events. A
+        larger request of resources is printed everywhere.
         """
         for event in outcome.events:
             text = format_line_without_time(event, outcome.state)
@@ -84,8 +85,9 @@ class ProgressPrinter:
                 "version": event.version,
             }
             level = _LEVELS.get(event.type, LogLevel.INFO)
-            is_step = event.type in _STEPS and event.data.get("grown") is None
-            is_new = bool(text) and not is_step and sys.stderr.isatty()
+            is_growth = event.data.get("grown") is not None
+            is_new = bool(text) and event.type not in _STEPS and sys.stderr.isatty()
+            is_new = is_new or is_growth
             self._log_line(level if is_new else LogLevel.DEBUG, text or event.type, about)
 
     def waits(self, jobs: JobContext, state: Workflow, ids: Collection[str]) -> None:

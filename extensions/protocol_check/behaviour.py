@@ -141,7 +141,7 @@ def _check_ready(log: CheckedWorkflow, event: Data) -> None:
         require_promise(
             stage.short_of is not None and stage.rerun_by is None,
             "retries",
-            "the last attempt did not end for want of a resource",
+            "the last attempt neither ran out of memory nor exceeded its time limit",
         )
     elif stage.status == "failed":
         named = event["data"].get("amendment")

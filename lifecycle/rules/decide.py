@@ -25,7 +25,7 @@ from lifecycle.payload.check_data import fill_defaults_and_find_misfit
 from lifecycle.rules import stages
 from lifecycle.rules.mandates import check_mandates_at_start
 from lifecycle.state.conditions import find_hindrances
-from lifecycle.state.requested_resources import compute_next_request, find_growing_resource
+from lifecycle.state.requested_resources import describe_growth, find_growing_resource
 from lifecycle.state.session_budget import (
     build_cost_charges,
     can_afford_stage,
@@ -35,7 +35,6 @@ from lifecycle.state.status import BLOCKING, FINISHED, Status, retry_limit
 from lifecycle.state.workflow import Drift, Stage, Workflow
 from lifecycle.words.document import STAGE_FIELDS
 from lifecycle.words.limits import find_oversized_event_problem
-from lifecycle.words.resources import format_amount
 
 if TYPE_CHECKING:
     from lifecycle.payload.models import Payload
@@ -244,14 +243,13 @@ def _find_consequences_of_failed(state: Workflow, stage: Stage) -> list[Payload]
 def _find_consequences_of_shortage(state: Workflow, stage: Stage) -> list[Payload]:
     """Return the event by which a stage becomes ready for an attempt with more resources.
 
-    Return an empty list unless the last attempt ended for want of a resource below its ceiling.
+    Return an empty list unless the last attempt ran out of memory or exceeded its time limit, and
+    the next one can request more.
     """
     name = find_growing_resource(state, stage)
     if name is None or state.unmet_dependencies(stage):
         return []
-    amount = format_amount(name, compute_next_request(state, stage)[name])
-    cause = f"the last attempt ended for want of {stage.short_of}"
-    reason = f"{cause}, so the next attempt requests {amount}"
+    reason = describe_growth(state, stage, name)
     return [p.StageReadied(stage=stage.id, reason=reason, grown=cast("p.Resource", name))]
 
 

@@ -16,8 +16,12 @@ from lifecycle.words.resources import (
     RESOURCES,
     ResourceRequest,
     format_amount,
+    format_short_amount,
     parse_resources,
 )
+
+#: For each shortage, how a message describes the end of an attempt.
+_ENDS: Mapping[str, str] = {"memory": "ran out of memory", "time": "exceeded its time limit"}
 
 
 def list_requests(state: Workflow, stage: Stage) -> dict[str, ResourceRequest]:
@@ -30,7 +34,7 @@ def compute_next_request(state: Workflow, stage: Stage) -> dict[str, float]:
     """Return the amount of each resource that the next attempt of a stage requests.
 
     An attempt requests what the previous one with the same definition requested. If the previous
-    attempt ended for want of a resource, one amount grows.
+    attempt ran out of memory or exceeded its time limit, one amount grows.
     """
     requests = list_requests(state, stage)
     if not requests:
@@ -103,6 +107,31 @@ def find_ceiling_field(state: Workflow, stage: Stage, name: str) -> tuple[str, b
     can_grow, own = list_requests(state, stage)[name].can_grow, stage.parameters.get(RESOURCES)
     field = f"{RESOURCES}.{name}.at_most" if can_grow else f"{RESOURCES}.{name}"
     return field, isinstance(own, dict) and name in own
+
+
+def describe_growth(state: Workflow, stage: Stage, name: str) -> str:
+    """Return a sentence on the end of the last attempt and the larger request of the next one."""
+    last = _find_last_comparable_attempt(state, stage)
+    if last is None:
+        return describe_next_request(state, stage, name)
+    ended = _ENDS.get(last.short_of or "", "failed")
+    before = _get_last_amount(last, name)
+    amount = f" with {format_short_amount(name, before)}" if before else ""
+    return f"{last.id} {ended}{amount}; {describe_next_request(state, stage, name)}"
+
+
+def describe_next_request(state: Workflow, stage: Stage, name: str) -> str:
+    """Return a phrase on the amount of a resource that the next attempt requests."""
+    amount = compute_next_request(state, stage)[name]
+    return f"the next attempt requests {format_short_amount(name, amount)}"
+
+
+def describe_grown_request(state: Workflow, stage: Stage) -> str | None:
+    """Return a phrase on the larger request of a stage that waits for its next attempt, or None."""
+    name = stage.attempts[-1].grown if stage.attempts else None
+    if stage.status is not Status.READY or name not in compute_next_request(state, stage):
+        return None
+    return describe_next_request(state, stage, name)
 
 
 def get_time_limit(state: Workflow, stage: Stage) -> int | None:

@@ -192,6 +192,11 @@ def format_amount(name: str, amount: float) -> str:
     return f"{amount:.12g} {units.get(name, name)}"
 
 
+def format_short_amount(name: str, amount: float) -> str:
+    """Return the amount of a resource with a short unit, such as ``8 GB``."""
+    return format_amount(name, amount).partition(" of ")[0]
+
+
 def _is_number(value: Any) -> bool:
     """Return whether a value is a finite number, and not a truth value."""
     return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)

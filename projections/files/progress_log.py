@@ -183,6 +183,12 @@ def _build_status_formatter(status: str, *reasons: str) -> Message:
     return render
 
 
+def _format_readied(data: dict[str, Any], state: Workflow) -> str | None:
+    if data.get("grown") is not None and data.get("reason"):
+        return f"{data['stage']}: {data['reason']}"
+    return _build_status_formatter("ready", "reason")(data, state)
+
+
 def _attempt_started(data: dict[str, Any], state: Workflow) -> str | None:
     said = []
     if data.get("recovers") is not None:
@@ -363,7 +369,7 @@ _MESSAGES: dict[str, str | Message] = {
     "state.imported": _state_imported,
     "workflow.completed": _workflow_completed,
     "workflow.reopened": "Workflow reopened: {reason}",
-    "stage.readied": _build_status_formatter("ready", "reason"),
+    "stage.readied": _format_readied,
     "stage.prepared": _build_status_formatter("preparing", "detail"),
     "attempt.started": _attempt_started,
     "stage.launched": _format_launched,

@@ -468,7 +468,7 @@ def diagnose_failed_tasks(found: Diagnosis, root: Path, state: Workflow, stage: 
 
 
 def _is_short_in(stage: Stage, task: Task) -> bool:
-    """Return whether a task ended for want of a resource in the newest attempt of its stage."""
+    """Return whether a task had too little memory or time in the newest attempt of its stage."""
     return task.short_of is not None and task.attempt == stage.attempts[-1].id
 
 

@@ -58,7 +58,7 @@ def test_job_that_runs_out_of_memory_ends_at_8_gb_with_one_approval(
     assert place.types("--type", "stage.retried") == []
     assert get_stage(place)["retry_count"] == 0
     assert place.call("fsck", "--protocol").code == 0
-    assert "requests 8 GB of memory per node" in place.log()
+    assert "att-0003 ran out of memory with 4 GB; the next attempt requests 8 GB" in place.log()
 
 
 @pytest.mark.long
@@ -230,6 +230,40 @@ def test_requested_and_used_resources_are_shown(tmp_path: Path) -> None:
     plan = write_plan(tmp_path, make_plan(stage))
     checked = place.call("plan", "check", str(plan))
     assert "with a start of 2, the first attempt could succeed" in checked.out
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("way", [("wait", "stage-1"), ("reconcile",)])
+def test_growth_is_printed_and_shown_by_status(tmp_path: Path, way: tuple[str, ...]) -> None:
+    """One line names the attempt, the amount that it had, and the amount of the next one."""
+    growth = {"start": 1, "times": 2, "at_most": 2}
+    place = create_workflow(tmp_path, make_stage("exit 137", {"memory_gb": growth}))
+    place.done("dispatch", "stage-1")
+    line = "stage-1: att-0001 ran out of memory with 1 GB; the next attempt requests 2 GB"
+    printed: list[str] = []
+
+    def has_ended() -> bool:
+        printed.append(place.call(*way).err)
+        return get_stage(place)["status"] == "ready"
+
+    until(has_ended)
+    assert "".join(printed).count(line) == 1
+    assert "ready           the next attempt requests 2 GB" in place.call("status").out
+    ran = place.call("run").err
+    assert "the next attempt requests" not in ran
+
+
+@pytest.mark.long
+def test_run_prints_each_growth_of_a_time_limit(tmp_path: Path) -> None:
+    """The message also names cores that grow because time ran out."""
+    growth = {"time_limit": 2, "cores": {"start": 1, "times": 2, "at_most": 2}}
+    command = '[ "$WFCTL_CORES" = 2 ] || sleep 30'
+    place = create_workflow(tmp_path, make_stage(command, growth))
+    line = (
+        "stage-1: att-0001 exceeded its time limit with 1 core per node; the next attempt "
+        "requests 2 cores per node"
+    )
+    assert place.call("run").err.count(line) == 1
 
 
 @pytest.mark.long
