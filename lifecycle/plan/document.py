@@ -55,7 +55,7 @@ from lifecycle.words.resources import (
 )
 from lifecycle.words.rounds import ROUNDS
 from lifecycle.words.scheduler_queries import EXPECTED, QUERY_INTERVAL, parse_query_interval
-from lifecycle.words.validation_errors import explain_validation_error
+from lifecycle.words.validation_errors import explain_validation_error, get_error_path
 from lifecycle.words.values import ID_PATTERN, explain_unfit_stage_id, stage_number
 
 WorkflowId = Annotated[str, StringConstraints(pattern=ID_PATTERN)]
@@ -208,7 +208,7 @@ def _validate_plan(plan: Any) -> Plan:
 def _format_error(error: Any) -> str:
     """Return a message for a validation error, preceded by the place of the invalid value."""
     place = ""
-    for step in error["loc"]:
+    for step in get_error_path(error):
         place += f"[{step}]" if isinstance(step, int) else f".{step}" if place else str(step)
     return f"{place}: {explain_validation_error(error)}"
 

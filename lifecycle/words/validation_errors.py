@@ -79,9 +79,26 @@ def explain_validation_error(error: Any) -> str:
     return f"{said}, found {error['input']!r:.80}"
 
 
+def get_error_path(error: Any) -> list[str | int]:
+    """Return the path of an invalid value, without the types that pydantic adds to it.
+
+    In a JSON value, pydantic puts the type of each object or list before the name of its entry, and
+    the type of a number that is not finite at the end.
+    """
+    steps = list(error["loc"])
+    if error["type"] != "finite_number" or steps[-1:] != ["float"]:
+        return steps
+    steps.pop()
+    place = len(steps) - 2
+    while place >= 0 and steps[place] in ("dict", "list"):
+        del steps[place]
+        place -= 2
+    return steps
+
+
 def explain_validation_error_at_path(error: Any) -> str:
     """Return a message about an invalid value, preceded by the dotted path of the value."""
-    steps = [str(step) for step in error["loc"]]
+    steps = [str(step) for step in get_error_path(error)]
     return f"{'.'.join(steps)[:200] or 'the whole'}: {explain_validation_error(error)}"
 
 

@@ -244,7 +244,7 @@ def test_growth_is_printed_and_shown_by_status(tmp_path: Path, way: tuple[str, .
 
     def has_ended() -> bool:
         printed.append(place.call(*way).err)
-        return get_stage(place)["status"] == "ready"
+        return bool(get_stage(place)["status"] == "ready")
 
     until(has_ended)
     assert "".join(printed).count(line) == 1

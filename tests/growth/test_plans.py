@@ -56,6 +56,22 @@ def test_wrong_resources_are_refused(tmp_path: Path, name: str) -> None:
     assert message in answer.err
 
 
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [("nan", "memory_gb"), ("{start = 1, times = inf, at_most = 4}", "memory_gb.times")],
+)
+def test_amount_that_is_not_finite_is_refused(tmp_path: Path, given: str, field: str) -> None:
+    """The message names the field by its path in the plan."""
+    plan = tmp_path / "plan.toml"
+    plan.write_text(
+        'workflow_id = "grow-2026-11-23"\npurpose = "Grow."\n[[stages]]\nid = "stage-1"\n'
+        'name = "Grow"\noutputs = ["stage-1/out.txt"]\n[stages.parameters]\n'
+        f'command = "true"\nresources.memory_gb = {given}\n'
+    )
+    answer = call("plan", "check", str(plan))
+    assert f"stages[0].parameters.resources.{field}: expected a finite number" in answer.err
+
+
 def test_wrong_resources_of_a_profile_are_refused(tmp_path: Path) -> None:
     """The message names the profile."""
     profiles = {"local": {"type": "local", "resources": {"gpus": 1}}}
