@@ -138,7 +138,7 @@ def test_queue_position_is_shown_during_a_run(
     assert slurm.jobs(workflow.root)
     for name, value in workflow.environ.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr("cli.terminal.waiting._FIRST", 0.3)
+    monkeypatch.setattr("cli.terminal.progress_lines._FIRST", 0.3)
     told = call("--root", str(workflow.root), "run", "--time-limit", "4").err
     assert re.search(r"stage-1 running, .+: job \d+ of \d+ in the queue", told), told
 

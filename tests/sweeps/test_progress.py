@@ -130,7 +130,7 @@ def test_line_is_printed_in_a_pipe_after_some_tasks_or_some_time(
     most: int,
 ) -> None:
     """A line says how many tasks are done, and no line is printed if none is due."""
-    for name, seconds in (("_SOONEST", soonest), ("_REGULAR", regular), ("_FIRST", 0.1)):
+    for name, seconds in (("_SOONEST", soonest), ("_REGULAR", regular), ("_FIRST", regular)):
         monkeypatch.setattr(f"cli.terminal.progress_lines.{name}", seconds)
     map_ = {"grid": {"T": {"from": 1, "to": 10}}}
     place = begun(tmp_path, sweep(tmp_path / "trace", map_, "sleep 0.3", at_once=1))
