@@ -65,7 +65,9 @@ def _all_is_well(place: Place) -> None:
     rebuilt = (("db", "project", "--rebuild"), ("replay", "--rebuild"), ("replay", "--check"))
     for words in (*READS, *exports, *rebuilt, ("note", "on we go")):
         answer = place.call(*words)
-        assert answer.code == 0, (words, answer.code, (answer.out + answer.err)[-3000:])
+        # Random events may record outputs that nobody approved, which `audit` reports with code 7.
+        codes = (0, 7) if words[0] == "audit" else (0,)
+        assert answer.code in codes, (words, answer.code, (answer.out + answer.err)[-3000:])
 
 
 @pytest.mark.parametrize("seed", range(2))

@@ -319,7 +319,8 @@ def test_reports_plot_the_criterion_of_a_loop(tmp_path: Path) -> None:
         assert "off the scale: ↑ above 8" in told
     with served(tmp_path, "--root", str(place.path)) as pages:
         shown = pages.get("/w/loop-2026-11-26/").text
-    for page in (text_of(place, "report"), shown):
-        assert page.count('class="plot"') == 1
+    # The report also has a plot of the sweep's numbers.
+    for page, plots in ((text_of(place, "report"), 2), (shown, 1)):
+        assert page.count('class="plot"') == plots
         assert "next.best over round" in page
         assert "below 0.5" in page
