@@ -23,7 +23,7 @@ SOURCES = Path(__file__).parents[2]
 #: because wfctl removes those from the environment of jobs.
 MARK = "TEST_ROUND_OF_WFCTL"
 #: Seconds after which a command counts as hanging, on a busy machine.
-PATIENCE = 200.0
+PATIENCE = 400.0
 
 
 def environment(home: Path, sockets: str) -> dict[str, str]:
