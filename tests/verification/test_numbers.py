@@ -307,7 +307,7 @@ def test_parameter_named_metrics_in_another_form_is_ignored() -> None:
         (-0.00012345, None, "-0.00012345"),
         (5.0, None, "5"),
         (6.02e23, 1e19, "6.02e+23 ± 1e+19"),
-        (1.0, 0.0, "1"),
+        (1.0, 0.0, "1 ± 0"),
     ],
 )
 def test_number_is_rounded_to_two_digits_of_its_error(
