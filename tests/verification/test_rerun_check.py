@@ -67,6 +67,7 @@ def test_numbers_are_compared_by_their_errors(
     assert len((tmp_path / "stage-1").read_text().splitlines()) == 2
 
 
+@pytest.mark.long
 def test_sweep_is_compared_point_by_point(tmp_path: Path) -> None:
     """All tasks run once more, and each point's number is compared."""
     place = completed(tmp_path, sweep(tmp_path / "trace", {"grid": {"T": [1, 2, 3]}}))
@@ -167,6 +168,7 @@ def test_stage_that_uses_a_parameter_of_the_plan_is_computed_again(tmp_path: Pat
     assert (check["agree"], check["numbers"][0]["again"]) == (1, 7)
 
 
+@pytest.mark.long
 def test_failed_check_is_followed_by_a_new_one(tmp_path: Path) -> None:
     """The first check names the folder with the cause, and the next one starts again."""
     broken = tmp_path / "broken"
@@ -183,6 +185,7 @@ def test_failed_check_is_followed_by_a_new_one(tmp_path: Path) -> None:
     assert (again.code, "the same again" in again.out) == (0, True), again
 
 
+@pytest.mark.long
 def test_check_of_a_follower_names_the_sweep_that_is_computed_first(tmp_path: Path) -> None:
     """A follower needs the results of the sweep whose points it uses."""
     follower = sweep(tmp_path / "other", {"like": "stage-1"})
