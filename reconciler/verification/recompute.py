@@ -22,10 +22,12 @@ from lifecycle.state.status import Status
 from lifecycle.state.workflow import Attempt, Stage, Workflow
 from lifecycle.sweeps.definition import MAP
 from lifecycle.words.plan_parameters import PLAN_PARAMETERS, remove_plan_values
+from lifecycle.words.scripts import INIT
 from projections.words.format_numbers import format_with_error
 from projections.words.format_results import measure_difference
 from reconciler.attempt.file_digests import has_recorded_content
 from reconciler.host.program import command_of_module
+from service.consent.scripts import digest_of, find_changed_digests
 from service.root.atomic_files import write_whole
 
 #: Folder inside ``.wfctl`` that contains the folders of all checks.
@@ -188,11 +190,13 @@ def _require_computable(root: Path, state: Workflow, stage: Stage) -> None:
     changed = [
         one["path"] for one in attempt.inputs if not has_recorded_content(root / one["path"], one)
     ]
+    # A changed script must not run here, because nobody has approved it.
+    changed += find_changed_digests(root, {**(attempt.beside or {}), **attempt.scripts})
     if changed:
         raise NotComputableAgain(
             stage.id,
-            f"its input {changed[0]} has changed since it was computed. Restore the file, or run "
-            f"`wfctl rerun {stage.id}`",
+            f"the file {changed[0]}, which it reads, has changed since then. Restore the file, or "
+            f"run `wfctl rerun {stage.id}`",
         )
 
 
@@ -279,7 +283,8 @@ def _list_files(root: Path, state: Workflow, stages: Sequence[Stage]) -> Iterato
         machine = state.profile(stage).get("config_path")
         if isinstance(machine, str):
             yield machine
-    yield "init.sh"
+    if state.scripts.get(INIT) == digest_of(root, INIT):
+        yield INIT  # as approved
 
 
 def _list_files_of_attempt(attempt: Attempt) -> Iterator[str]:

@@ -93,18 +93,31 @@ def test_later_stage_is_computed_alone_from_the_recorded_inputs(tmp_path: Path) 
     assert "checks" not in place.call("list").out
 
 
-def test_changed_input_is_refused(tmp_path: Path) -> None:
-    """A check with other inputs would compare numbers of different computations."""
+@pytest.mark.parametrize("name", ["in.txt", "script.sh"])
+def test_changed_file_is_refused(tmp_path: Path, name: str) -> None:
+    """A check with another input compares nothing, and a changed script is not approved."""
     one = stage(tmp_path, '{\\"n\\": 5}') | {"inputs": ["in.txt"]}
+    one["parameters"]["verify"] = "bash script.sh"
     (tmp_path / "root").mkdir()
     (tmp_path / "root" / "in.txt").write_text("1\n")
+    (tmp_path / "root" / "script.sh").write_text("true\n")
     place = completed(tmp_path, one)
-    (place.path / "in.txt").write_text("2\n")
+    (place.path / name).write_text("false\n")
 
     answer = place.json("rerun", "stage-1", "--check")
 
     assert answer.error["code"] == "not_computable_again"
-    assert "its input in.txt has changed" in answer.error["message"]
+    assert f"the file {name}, which it reads, has changed" in answer.error["message"]
+
+
+def test_unapproved_init_script_does_not_run(tmp_path: Path) -> None:
+    """A file `init.sh` that was created after the approval is not part of the check."""
+    place = completed(tmp_path, stage(tmp_path, '{\\"n\\": 5}'))
+    (place.path / "init.sh").write_text(f"touch {tmp_path / 'ran'}\n")
+
+    place.done("rerun", "stage-1", "--check")
+
+    assert not (tmp_path / "ran").exists()
 
 
 @pytest.mark.parametrize("ran", [True, False])
