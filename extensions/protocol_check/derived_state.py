@@ -288,11 +288,11 @@ def check_decision(log: CheckedWorkflow, event: Data) -> None:
 
 #: Kind of an amendment (plan change) that changes several stages.
 _OF_SEVERAL = "plan_change"
-#: Parameters that affect only the verification of results, the waiting for them, and their
-#: download.
-_JUDGES = frozenset(
+#: Parameters whose change lets a running attempt continue. They affect only the verification of
+#: results, the waiting for them, their download, the numbers read from them, or the next attempt.
+_NOT_COMPUTED = frozenset(
     {"verify", "task_verify", "tolerate", "task_retries", "expected_seconds", "bring_back_limit"}
-    | {"carry", "verify_parameters"}
+    | {"carry", "verify_parameters", "metrics", "resources"}
 )
 
 
@@ -329,16 +329,26 @@ def _record_affected_stages(log: CheckedWorkflow, amendment: CheckedAmendment, e
 
 
 def _is_verification_only(proposed: Data) -> bool:
-    """Return whether an amendment changes only the verification of results.
+    """Return whether an amendment changes only the verification of results or the next attempt.
 
     The computation of the results must not change.
     """
     changes = proposed.get("changes") or {}
+    parameters = changes.get("parameters", {})
     return (
         proposed.get("kind") in ("parameter_change", "criteria_change")
         and set(changes) <= {"parameters", "success_criteria", "name"}
-        and set(changes.get("parameters", {})) <= _JUDGES
+        and all(
+            name in _NOT_COMPUTED or (name == "map" and _is_order_only(parameters[name]))
+            for name in parameters
+        )
     )
+
+
+def _is_order_only(change: Data) -> bool:
+    """Return whether a change of a map affects only how many tasks are computed first."""
+    before, after = ({**(change.get(side) or {}), "first": None} for side in ("old", "new"))
+    return before == after
 
 
 def _require_bound_proof(proof: Data) -> None:

@@ -32,6 +32,7 @@ CHANGES: dict[str, tuple[str, tuple[str, ...]]] = {
     "criteria": (JUDGES, ("--type", "criteria_change", "--set", "success_criteria=It is good")),
     "time": (NEITHER, ("--set", "parameters.expected_seconds=2")),
     "time limit": (NEITHER, ("--set", "parameters.time_limit=300")),
+    "resources": (NEITHER, ("--set", "parameters.resources.memory_gb=4")),
     "name": (NEITHER, ("--set", "name=Other")),
     "rerun": (COMPUTES, ("--type", "stage_rerun")),
     "skip": (NEITHER, ("--type", "stage_skip", "--rewire")),
@@ -42,18 +43,21 @@ OF_SWEEPS: dict[str, tuple[str, tuple[str, ...]]] = {
     "tolerate": (JUDGES, ("--set", "parameters.tolerate=0.1")),
     "metrics": (COMPUTES, ("--set", 'parameters.metrics={"e": "e.json#/e"}')),
     "at_once": (NEITHER, ("--set", "parameters.at_once=2")),
+    "first": (NEITHER, ("--set", "parameters.map.first=1")),
     "points": (COMPUTES, ("--set", 'parameters.map={"points": [{"T": 2}, {"T": 3}]}')),
 }
 #: Changes after which a command runs differently but gives the same result.
 OTHERWISE_RUN = ("at_once", "time limit", "skip")
 #: Changes that are tested in every status of a single-job stage.
 BOTH = ("a parameter", "verify", "criteria", "rerun")
+#: Further changes that are tested while the stage is running.
+OTHERS_WHILE_RUNNING = ("insert", "time", "time limit", "resources")
 CASES = [
     *(("stage", what, before) for what in BOTH for before in STATUSES),
     *(("stage", what, "completed") for what in CHANGES if what not in BOTH),
     *(("sweep", what, before) for what in OF_SWEEPS for before in STATUSES[:-1]),
     *(("sweep", what, "completed") for what in CHANGES),
-    *((kind, what, "running") for kind in KINDS for what in ("insert", "time", "time limit")),
+    *((kind, what, "running") for kind in KINDS for what in OTHERS_WHILE_RUNNING),
     *(("sweep", what, "running") for what in ("verify", "criteria")),
 ]
 
