@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -24,7 +25,7 @@ class Screen:
     """A shell in a window of tmux, which is a complete terminal."""
 
     def __init__(self, folder: Path) -> None:
-        self._socket = str(folder / "screen")
+        self._socket = str(folder / "tmux")
 
     def tmux(self, *words: str) -> str:
         """Call tmux, and return its output."""
@@ -53,16 +54,18 @@ class Screen:
 
 
 @contextmanager
-def opened_screen(folder: Path) -> Iterator[Screen]:
+def opened_screen() -> Iterator[Screen]:
     """Open a window with a shell, and close the window at the end."""
     need_programs("tmux", "bash")
-    screen = Screen(folder)
     shell = "env -u TMUX PS1='$ ' TERM=screen bash --norc --noprofile"
-    screen.tmux("new-session", "-d", "-x", "110", "-y", "30", shell)
-    try:
-        yield screen
-    finally:
-        screen.tmux("kill-server")
+    # The path of a Unix socket may have at most 107 bytes, and pytest's folders can be longer.
+    with TemporaryDirectory() as short:
+        screen = Screen(Path(short))
+        screen.tmux("new-session", "-d", "-x", "110", "-y", "30", shell)
+        try:
+            yield screen
+        finally:
+            screen.tmux("kill-server")
 
 
 @pytest.fixture
@@ -129,7 +132,7 @@ def test_bars_are_updated_in_place_and_erased_at_the_end(
     pid = tmp_path / "pid"
     words = [sys.executable, "-m", "cli.main", "--root", str(place.path)]
     line = f"cd {HERE} && echo $$ > {pid}; exec {shlex.join(words)} {COMMANDS[command]}"
-    with opened_screen(tmp_path) as screen:
+    with opened_screen() as screen:
         screen.type("clear")
         screen.type(f"bash -c {shlex.quote(line)}")
         screen.wait_for(lambda rows: has_one_row_each(rows) and "1 of 8 done" in "".join(rows))
