@@ -9,10 +9,11 @@ import signal
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from cli.version import VERSION
+from cli.version import print_version
 
 
 def main() -> None:
@@ -50,9 +51,8 @@ def run(arguments: list[str], *, is_only: bool = False) -> int:
     ``is_only`` states that this process runs no other command line.
     """
     try:
-        command, hoist = _program(is_only) if arguments != ["--version"] else (_print_version, list)
-        arguments = hoist(arguments)
-        result = command(args=arguments, prog_name="wfctl", standalone_mode=False)
+        arguments = _move_global_options_first(arguments)
+        result = _find_call(arguments, is_only)()
         sys.stdout.flush()
     except BrokenPipeError:
         return _exit_code_of_closed_pipe()
@@ -79,29 +79,42 @@ def run(arguments: list[str], *, is_only: bool = False) -> int:
     return result if isinstance(result, int) else 0
 
 
-def _print_version(**_: object) -> int:
-    """Print the version of wfctl, and return the exit code. This needs no slow imports."""
-    print(f"wfctl {VERSION}")
-    return 0
+def _move_global_options_first(arguments: list[str]) -> list[str]:
+    if arguments == ["--version"]:
+        return arguments  # without the import
+    from cli.frame.options import move_global_options_first
+
+    return move_global_options_first(arguments)
 
 
-def _program(is_only: bool) -> tuple[Callable[..., Any], Callable[[list[str]], list[str]]]:
-    """Return the wfctl program, and a function that moves global options to the start."""
+def _find_call(arguments: list[str], is_only: bool) -> Callable[[], Any]:
+    """Return a function that calls the command of a command line."""
+    if arguments == ["--version"]:
+        return print_version
     # Disable garbage collection during the imports. It would find almost nothing, and takes a tenth
     # of the start time.
     gc.disable()
     try:
-        from cli.frame.options import move_global_options_first
-        from cli.program.tree import build_program, disable_pydantic_plugin_search
+        from cli.program.plain_calls import NotPlain, find_plain_call
+        from cli.program.pydantic_plugins import disable_pydantic_plugin_search
 
         disable_pydantic_plugin_search()
-        return build_program(), move_global_options_first
+        try:
+            return find_plain_call(arguments)
+        except NotPlain:
+            return partial(_call_with_typer, arguments)
     finally:
         # Exclude the imported objects from later garbage collection. Do this only for a single
         # command, because a process for many commands would never free the garbage of each.
         if is_only:
             gc.freeze()
         gc.enable()
+
+
+def _call_with_typer(arguments: list[str]) -> Any:
+    from cli.program.tree import build_program
+
+    return build_program().main(arguments, "wfctl", standalone_mode=False)
 
 
 def _exit_code_of_system_exit(ended: SystemExit) -> int:

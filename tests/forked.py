@@ -213,7 +213,7 @@ def warm_up() -> None:
             importlib.import_module(module.name)
     for name in ("sqlalchemy.dialects.sqlite", "encodings.utf_8_sig", "urllib.request", "graphlib"):
         importlib.import_module(name)
-    _load(cli.program.tree.build_program().__self__)  # type: ignore[attr-defined]
+    _load(cli.program.tree.build_program())
 
 
 def _load(command: Any) -> None:

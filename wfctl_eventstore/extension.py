@@ -14,6 +14,7 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
+from cli.frame.context import Context
 from wording import CodedError
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    import typer
     from sqlalchemy import Connection
 
     from cli.frame.workspace import OpenedWorkflow
@@ -231,13 +231,11 @@ class Extension:
         """Return the contents of each state file of a phase machine, by path."""
         raise NotImplementedError
 
-    def print_machine_documents(
-        self, context: typer.Context, id_: str, view: Moment | None
-    ) -> None:
+    def print_machine_documents(self, context: Context, id_: str, view: Moment | None) -> None:
         """Print the contents of a phase machine's state files, now or at an earlier moment."""
         raise NotImplementedError
 
-    def rebuild_machine_files(self, context: typer.Context, id_: str) -> list[str]:
+    def rebuild_machine_files(self, context: Context, id_: str) -> list[str]:
         """Write the state files of a phase machine again. Return the paths of the changed files."""
         raise NotImplementedError
 
@@ -276,7 +274,7 @@ class Extension:
         raise NotImplementedError
 
     def restore_archive(
-        self, context: typer.Context, file: Path, into: Path | None, *, dry_run: bool
+        self, context: Context, file: Path, into: Path | None, *, dry_run: bool
     ) -> None:
         """Restore the workflow from an archive file, and print the result."""
         raise NotImplementedError

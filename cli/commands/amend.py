@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-import typer
-
 from cli.frame import impact as words
 from cli.frame import proposal
 from cli.frame.consent import PersonConsent, consenter_of
+from cli.frame.context import Context
 from cli.frame.options import AsOf, File, Text, Texts, Why, Writes, argument, option
 from cli.frame.workspace import open_for_writing, open_job_runner
 from cli.frame.write_command import events_of, list_planned_files, print_outcome, write_commands
@@ -130,7 +129,7 @@ ProposalFile = Annotated[
 
 
 def propose(
-    context: typer.Context,
+    context: Context,
     options: Writes,
     type_: ChangeType = None,
     stage: Stages = None,
@@ -269,7 +268,7 @@ def _build_record(amendment: Amendment) -> dict[str, Any]:
 
 
 def approve(
-    context: typer.Context,
+    context: Context,
     options: Writes,
     ids: Ids,
     key: File = option(
@@ -361,7 +360,7 @@ def _build_undecided_error(left: list[str]) -> NeedsConsent:
 
 
 def reject(
-    context: typer.Context,
+    context: Context,
     options: Writes,
     ids: Ids,
     reason: Text = option("TEXT", "Record in the log why you reject the change."),
@@ -374,7 +373,7 @@ def reject(
 
 
 def list_(
-    context: typer.Context,
+    context: Context,
     state: Text = option(
         "STATE",
         "List only amendments (plan changes) in this state: proposed, approved or rejected.",
@@ -397,7 +396,7 @@ def list_(
 
 
 def show(
-    context: typer.Context,
+    context: Context,
     id_: Id,
     statement: bool = option(
         "Print only the text to sign, so that you can sign your approval on another computer."

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO, get_args
 
-import typer
-
+from cli.frame.context import Context
 from cli.frame.options import Text, Texts, Writes, argument, option
 from cli.frame.write_command import issue_command, record_checked_claims
 from lifecycle.errors import InvalidPayload, NoCommand
@@ -49,7 +48,7 @@ Source = Annotated[
 
 
 def append(
-    context: typer.Context,
+    context: Context,
     options: Writes,
     type_: Text = argument(
         "[TYPE]",
@@ -198,7 +197,7 @@ def _parse_value(type_: str, name: str, text: str) -> Any:
 
 
 def note(
-    context: typer.Context,
+    context: Context,
     options: Writes,
     text: Annotated[
         str,

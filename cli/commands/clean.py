@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
+from cli.frame.context import Context
 from cli.frame.options import KeyedWrites, Text, Texts, argument, option
 from cli.frame.workspace import open_job_runner
 from cli.terminal.output import Output
@@ -24,7 +23,7 @@ Stages = Annotated[
 
 
 def clean(
-    context: typer.Context,
+    context: Context,
     options: KeyedWrites,
     stages: Stages = None,
     older: Text = option(

@@ -9,8 +9,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
+from cli.frame.context import Context
 from cli.frame.options import (
     Text,
     argument,
@@ -46,7 +45,7 @@ _Finding = Callable[[str], tuple[Settings, str]]
 
 
 def compare(
-    context: typer.Context,
+    context: Context,
     sides: Annotated[
         list[str],
         argument(

@@ -8,9 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import typer
-
 from cli.frame.consent import consenter_of
+from cli.frame.context import Context
 from cli.frame.options import DryRun, File, Text, option
 from cli.frame.workspace import open_for_writing, settings_of
 from cli.settings import actor_of
@@ -29,7 +28,7 @@ _WHY = "accept only signatures, so that nobody can approve in another person's n
 
 
 def setup(
-    context: typer.Context,
+    context: Context,
     name: Text = option(
         "NAME", "List your key under this name in the file of approved signers. Default: USER@HOST."
     ),

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import typer
-
+from cli.frame.context import Context
 from cli.frame.options import CommandId, DryRun, option
 from cli.frame.workspace import find_log_address, journal_of, settings_of
 from cli.settings import actor_of
@@ -16,7 +15,7 @@ from service.root.root import find_root, open_root, read_config
 
 
 def upgrade(
-    context: typer.Context,
+    context: Context,
     dry_run: DryRun = False,
     command_id: CommandId = None,
     expected_version: int | None = option(
@@ -40,7 +39,7 @@ def upgrade(
     Output(settings_of(context)).result(data, lambda: text)
 
 
-def current(context: typer.Context) -> None:
+def current(context: Context) -> None:
     """Print the revision of the database schema."""
     from migrations.upgrade import current_revision as revision_of
 
@@ -48,7 +47,7 @@ def current(context: typer.Context) -> None:
     Output(settings_of(context)).result({"revision": revision}, lambda: str(revision))
 
 
-def url(context: typer.Context) -> None:
+def url(context: Context) -> None:
     """Print the URL of the log's database, without its password.
 
     The output also shows the SQLite journal mode.
@@ -68,7 +67,7 @@ def url(context: typer.Context) -> None:
     Output(settings).result(data, lambda: f"{shown}\n{how}")
 
 
-def trust(context: typer.Context, dry_run: DryRun = False) -> None:
+def trust(context: Context, dry_run: DryRun = False) -> None:
     """Allow wfctl to use the database and notice receiver in config.toml.
 
     Only a person can do this. wfctl asks you to confirm at a terminal.

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-import typer
-
+from cli.frame.context import Context
 from cli.frame.options import Stage, Writes, option
 from cli.frame.workspace import open_job_runner
 from cli.frame.write_command import run_action_and_print_outcome
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def diagnose(
-    context: typer.Context,
+    context: Context,
     options: Writes,
     stage: Stage,
     submit: bool = option(

@@ -6,9 +6,8 @@ from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
-import typer
-
 from cli.commands.events import select_machine_log
+from cli.frame.context import Context
 from cli.frame.exit_codes import FINDINGS
 from cli.frame.options import File, KnownAt, Machine, Text, argument, option, parse_moment_options
 from cli.frame.workspace import (
@@ -25,7 +24,7 @@ from service.reading.point_in_history import Moment
 
 
 def diff(
-    context: typer.Context,
+    context: Context,
     first: Text = argument(
         "[A]",
         "The first moment: an event number (12), a time (2026-03-31T14:00), or the end of "
@@ -71,7 +70,7 @@ def diff(
         text = "\n".join(lines) or f"no field differs between {versions}"
         output.result({"a": before, "b": after, "differences": told}, lambda: text, state=state)
     if found:
-        raise typer.Exit(FINDINGS)
+        raise SystemExit(FINDINGS)
 
 
 def _diff_side(

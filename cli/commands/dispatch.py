@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import typer
-
+from cli.frame.context import Context
 from cli.frame.options import FirstTasks, Stage, Writes, option
 from cli.frame.workspace import convert_signals_to_exit, require_work_tree_of_root
 from cli.frame.write_command import run_action_and_print_outcome
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def dispatch(
-    context: typer.Context,
+    context: Context,
     options: Writes,
     stage: Stage,
     sync: bool = option("Run the job in the foreground and wait until the job ends."),

@@ -7,9 +7,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from cli.frame.ask_decision import Decision, DecisionKey, build_edit_dismissal, record_decisions
+from cli.frame.context import Context
 from cli.frame.exit_codes import FINDINGS
 from cli.frame.options import KeyedWrites, Text, Texts, Writes, argument, option
 from cli.frame.workspace import open_for_reading, open_for_writing
@@ -47,7 +46,7 @@ Detected = Annotated[
 Change = dict[str, Any]
 
 
-def show(context: typer.Context, file: OnlyFile = None) -> None:
+def show(context: Context, file: OnlyFile = None) -> None:
     """Show manual edits of files that wfctl generates.
 
     The exit code is 7 if there are manual edits. The command also shows changed results, and the
@@ -77,7 +76,7 @@ def show(context: typer.Context, file: OnlyFile = None) -> None:
             seen=seen,
         )
     if found or any(one.person for one in stands):
-        raise typer.Exit(FINDINGS)
+        raise SystemExit(FINDINGS)
 
 
 def _format_edit(change: Change, output: Output) -> Iterator[str]:
@@ -94,7 +93,7 @@ def _format_edit(change: Change, output: Output) -> Iterator[str]:
 
 
 def adopt(
-    context: typer.Context,
+    context: Context,
     options: Writes,
     file: str = argument("[FILE]", "The manually edited file to adopt.", default=STATE),
     detected: Detected = None,
@@ -147,7 +146,7 @@ def _require_edits(found: Sequence[object], file: str, detected: int | None) -> 
 
 
 def revert(
-    context: typer.Context,
+    context: Context,
     options: Writes,
     file: OnlyFile = None,
     detected: Detected = None,
@@ -195,7 +194,7 @@ Deep = Annotated[
 
 
 def verify(
-    context: typer.Context,
+    context: Context,
     options: KeyedWrites,
     stages: Stages = None,
     deep: Deep = False,
@@ -244,7 +243,7 @@ def verify(
             state=state,
         )
     if denied or any(one.kind != "touched" for one in found):
-        raise typer.Exit(FINDINGS)
+        raise SystemExit(FINDINGS)
 
 
 def _check_verify_options(
@@ -296,9 +295,7 @@ def _format_restored(is_dry_run: bool) -> str:
     return "would be written again" if is_dry_run else "was written again from its tasks"
 
 
-def _restore_tables(
-    context: typer.Context, stages: list[str] | None, *, dry_run: bool
-) -> list[str]:
+def _restore_tables(context: Context, stages: list[str] | None, *, dry_run: bool) -> list[str]:
     """Restore damaged task tables of completed sweeps, and return their paths.
 
     A sweep is a stage with one task per point. With ``dry_run``, write nothing.
@@ -313,7 +310,7 @@ def _restore_tables(
 
 
 def _adopt_results(
-    context: typer.Context,
+    context: Context,
     options: WriteOptions,
     stages: list[str],
     reason: str | None,

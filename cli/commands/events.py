@@ -11,10 +11,9 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from cli.frame import record_output
 from cli.frame import selection as chosen
+from cli.frame.context import Context
 from cli.frame.exit_codes import FINDINGS
 from cli.frame.options import AsOf, AsOfUntil, Brief, DryRun, Machine, Text, Texts, argument, option
 from cli.frame.workspace import (
@@ -53,7 +52,7 @@ _SHOWN = 100
 
 
 def events(
-    context: typer.Context,
+    context: Context,
     asked: chosen.Wanted = chosen.ALL,
     view: AsOf = None,
     limit: chosen.Newest = None,
@@ -117,7 +116,7 @@ def record_of(event: RecordedEvent) -> Record:
     return {**event.body, "hash": event.hash, "position": event.position}
 
 
-def _check_output_options(context: typer.Context, endless: Iterable[str]) -> None:
+def _check_output_options(context: Context, endless: Iterable[str]) -> None:
     """Raise `InvalidOption` for output options that exclude each other.
 
     --brief excludes other output formats. --follow excludes the options in ``endless``, because
@@ -136,7 +135,7 @@ def _check_output_options(context: typer.Context, endless: Iterable[str]) -> Non
 
 
 def _print_records(
-    context: typer.Context,
+    context: Context,
     workflow: OpenedWorkflow,
     records: Iterable[Record],
     told: tuple[Callable[[Record], Record], Callable[[Record], str]],
@@ -159,7 +158,7 @@ def _print_records(
         shape.print(output, records, told[1], view)
 
 
-def _print_stored(context: typer.Context, machine: str | None) -> None:
+def _print_stored(context: Context, machine: str | None) -> None:
     """Print every event of a stream, byte for byte as stored.
 
     Other commands convert events to the current schema, which changes their hash. Raises
@@ -234,7 +233,7 @@ _STYLES = {
 
 
 def log(
-    context: typer.Context,
+    context: Context,
     asked: chosen.Wanted = chosen.ALL,
     view: AsOf = None,
     limit: chosen.Newest = None,
@@ -345,7 +344,7 @@ def _build_entry_formatter(output: Output, relative: bool) -> Callable[[Record],
 
 
 def fsck(
-    context: typer.Context,
+    context: Context,
     checkpoint: Files = option(
         "FILE",
         "Also compare the log with this checkpoint, a signed copy of an earlier state of the log.",
@@ -398,7 +397,7 @@ def fsck(
         }
         workflow.output.result(data, lambda: "\n".join(wrong or [*clean, *_checkpoint_lines(held)]))
     if findings:
-        raise typer.Exit(FINDINGS)
+        raise SystemExit(FINDINGS)
 
 
 def _check_checkpoints(
@@ -433,7 +432,7 @@ def _finding_line(finding: Record) -> str:
 
 
 def schema(
-    context: typer.Context,
+    context: Context,
     name: Text = argument(
         "[TYPE]",
         "The name of the schema: an event type such as stage.completed, or event, state, "
@@ -471,7 +470,7 @@ def _machine_schemas(only: str | None = None) -> Record:
 
 
 def replay(
-    context: typer.Context,
+    context: Context,
     view: AsOfUntil = None,
     check: bool = option(
         "Check that the files and the stored state match the log, without changing "
@@ -505,7 +504,7 @@ def replay(
             workflow.output.result(build_document(state), lambda: text, state=state)
 
 
-def _rebuild_files(context: typer.Context, machine: str | None) -> None:
+def _rebuild_files(context: Context, machine: str | None) -> None:
     changed: list[str] = []
     if machine is None:
         with open_for_writing(context, dry_run=False, anywhere=True) as (workflow, _):
@@ -524,7 +523,7 @@ def _select_machines(root: OpenedWorkflow, only: str | None) -> list[str]:
     return list_machines(root.root, root.store) if only is None else [only]
 
 
-def _check_files(context: typer.Context, code: int, machine: str | None) -> None:
+def _check_files(context: Context, code: int, machine: str | None) -> None:
     with open_for_reading(context) as workflow:
         found = list(_list_findings(workflow, machine))
         clean = (
@@ -535,7 +534,7 @@ def _check_files(context: typer.Context, code: int, machine: str | None) -> None
         state = workflow.log.state()
         workflow.output.result({"findings": found}, lambda: text or clean, state=state)
     if found:
-        raise typer.Exit(code)
+        raise SystemExit(code)
 
 
 def _list_findings(workflow: OpenedWorkflow, machine: str | None) -> Iterator[Record]:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from textwrap import fill
-from typing import Annotated, Any
+from typing import Annotated
 
-import typer
-
+from cli.frame.context import Context
 from cli.frame.options import Texts, argument, option
 from cli.frame.workspace import settings_of
 from cli.program.command_help import TOPICS, render_manual
@@ -23,7 +22,7 @@ Words = Annotated[
 
 
 def help_(
-    context: typer.Context,
+    context: Context,
     topic: Words = None,
     man: bool = option("Print the manual page in roff format, for `man -l -`."),
 ) -> None:
@@ -32,7 +31,9 @@ def help_(
     Without a name, list the topics.
     """
     if man:
-        print(render_manual(context.find_root()), end="")
+        from cli.program.tree import create_program_context
+
+        print(render_manual(create_program_context()), end="")
         return
     name = " ".join(topic or ())
     output = Output(settings_of(context))
@@ -50,25 +51,23 @@ def help_(
     if name in TOPICS:
         told.append(TOPICS[name][1])
     elif not told or name in find_top_words():
-        told.append(_of_command(context, name.split()))
+        told.append(_format_command_help(name))
     text = "\n\n".join(told)
     output.result({"topic": name, "text": text}, lambda: text)
 
 
-def _of_command(context: typer.Context, words: list[str]) -> str:
-    found: Any = context.find_root().command
-    above: Any = context.find_root()
-    for word in words:
-        commands = getattr(found, "commands", {})
-        if word not in commands or word.startswith("_"):
-            known = [*TOPICS, *(name for name in commands if not name.startswith("_"))]
-            raise NotFound(
-                (
-                    f"wfctl has no command or help topic named {' '.join(words)!r}. Available "
-                    f"commands and topics: {', '.join(known)}."
-                ),
-                topic=" ".join(words),
-            )
-        found = commands[word]
-        above = found.context_class(found, info_name=word, parent=above)
-    return str(found.get_help(above))
+def _format_command_help(name: str) -> str:
+    """Return the help of a command. Raises `NotFound` if there is no such command."""
+    from cli.program.tree import build_program, format_command_help
+
+    try:
+        if not name.startswith("_"):
+            return format_command_help(name)
+    except (KeyError, AttributeError):  # the last word is not a command, or not a group
+        pass
+    known = [*TOPICS, *(name for name in build_program().commands if not name.startswith("_"))]
+    raise NotFound(
+        f"wfctl has no command or help topic named {name!r}. Available commands and "
+        f"topics: {', '.join(known)}.",
+        topic=name,
+    )

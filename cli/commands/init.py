@@ -6,9 +6,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from cli.frame.approve_plan import approve_new_plan
+from cli.frame.context import Context
 from cli.frame.impact import pin_scripts_of_plan
 from cli.frame.options import File, Text, Writes, argument, option
 from cli.frame.workspace import (
@@ -71,7 +70,7 @@ PlanKey = Annotated[
 
 
 def init(
-    context: typer.Context,
+    context: Context,
     options: Writes,
     plan: Text = argument("PLAN", "The plan file in JSON, YAML or TOML, or - for stdin."),
     example: bool = option(
@@ -184,7 +183,7 @@ def _create_workflow(
     return outcome, options
 
 
-def _write_example(context: typer.Context, name: str, source: str, told: str) -> None:
+def _write_example(context: Context, name: str, source: str, told: str) -> None:
     """Copy an example file of the package to the new file ``name``, or to stdout (``-``).
 
     Raises `AlreadyThere` if the file exists. After writing a file, print the message ``told``.
@@ -201,7 +200,7 @@ def _write_example(context: typer.Context, name: str, source: str, told: str) ->
     Output(settings_of(context)).result({"file": name}, lambda: told)
 
 
-def _write_machine(context: typer.Context, name: str, kind: ExampleMachine) -> None:
+def _write_machine(context: Context, name: str, kind: ExampleMachine) -> None:
     if name != "-" and Path(name).suffix not in (".yaml", ".yml"):
         # DPDispatcher recognises a YAML file by this ending, and the example needs YAML for its
         # comments.

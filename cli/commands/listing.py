@@ -11,8 +11,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
+from cli.frame.context import Context
 from cli.frame.options import File, Text, argument, option
 from cli.frame.workspace import (
     OpenedWorkflow,
@@ -46,7 +45,7 @@ _WAITS = 5
 
 
 def list_(
-    context: typer.Context,
+    context: Context,
     limit: int = option(
         "-n", "--limit", "N", "List only the N workflows that changed last.", min=1, default=50
     ),
@@ -233,7 +232,7 @@ _LINES = {
 
 
 def inbox(
-    context: typer.Context,
+    context: Context,
     answer: InboxAnswer | None = argument(
         "[ANSWER]",
         "What to do with one item: approve, reject, answer, or statement (print the "
@@ -282,7 +281,7 @@ def inbox(
     line = _answer_item(found[number], answer, text, given)
     actor = [f"--actor={settings.actor}"] if settings.actor is not None else []
     everywhere = [f"--root={found[number].root}", f"--output={settings.format.value}", *actor]
-    raise typer.Exit(run([*everywhere, *line]))
+    raise SystemExit(run([*everywhere, *line]))
 
 
 def _answer_item(one: InboxItem, answer: InboxAnswer, text: str | None, given: Record) -> list[str]:

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-import typer
-
+from cli.frame.context import Context
 from cli.frame.options import Stage, Text, option
 from cli.frame.workspace import OpenedWorkflow, open_for_reading, open_job_runner
 from cli.settings import Format
@@ -41,7 +40,7 @@ def _find_task_output(
 
 
 def logs(
-    context: typer.Context,
+    context: Context,
     stage: Stage,
     attempt: Text = option(
         "ID",

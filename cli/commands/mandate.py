@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-import typer
-
+from cli.frame.context import Context
 from cli.frame.options import AgreeingKey, AsOf, Why, Writes, argument
 from cli.frame.workspace import open_for_reading
 from projections.words.mandates import list_mandates
@@ -18,7 +17,7 @@ Name = Annotated[
 ]
 
 
-def list_(context: typer.Context, view: AsOf = None) -> None:
+def list_(context: Context, view: AsOf = None) -> None:
     """List the current mandates and their remaining limits.
 
     A mandate is an approval given in advance. It allows certain changes of the plan, within limits.
@@ -34,7 +33,7 @@ def list_(context: typer.Context, view: AsOf = None) -> None:
 
 
 def grant(
-    context: typer.Context,
+    context: Context,
     options: Writes,
     name: Name,
     source: Annotated[
@@ -59,7 +58,7 @@ def grant(
 
 
 def revoke(
-    context: typer.Context, options: Writes, name: Name, reason: Why = None, key: AgreeingKey = None
+    context: Context, options: Writes, name: Name, reason: Why = None, key: AgreeingKey = None
 ) -> None:
     """Revoke a mandate (an approval given in advance).
 
@@ -69,7 +68,7 @@ def revoke(
 
 
 def _change_mandate(
-    context: typer.Context,
+    context: Context,
     options: Any,
     name: str,
     leaf: dict[str, Any],

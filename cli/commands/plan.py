@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
+from cli.frame.context import Context
 from cli.frame.exit_codes import FINDINGS
 from cli.frame.impact import build_initial_state
 from cli.frame.options import AgreeingKey, Why, Writes, argument, option
@@ -36,7 +35,7 @@ _NOTHING: dict[str, Any] = {"dry_run": False, "repeated": False, "events": [], "
 
 
 def check(
-    context: typer.Context,
+    context: Context,
     plan: Annotated[str, argument("FILE", "The plan file in JSON, YAML or TOML, or - for stdin.")],
     try_: bool = option(
         "--try",
@@ -82,7 +81,7 @@ def check(
     told += [line for one in trials for line in _format_trial(one)]
     Output(settings).result(data, lambda: "\n".join([head, *told]))
     if any(one.problems for one in trials):
-        raise typer.Exit(FINDINGS)
+        raise SystemExit(FINDINGS)
 
 
 def _suggest_resource_starts(settings: Settings, state: Workflow) -> list[str]:
@@ -136,7 +135,7 @@ def _format_parameters(parameters: dict[str, list[str]]) -> Iterator[str]:
 
 
 def apply(
-    context: typer.Context,
+    context: Context,
     options: Writes,
     plan: Annotated[str, argument("FILE", "The plan file in JSON, YAML or TOML, or - for stdin.")],
     reason: Why = None,

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import typer
-
+from cli.frame.context import Context
 from cli.frame.options import DryRun
 from cli.frame.workspace import open_job_runner
 
 
-def reconcile(context: typer.Context, dry_run: DryRun = False) -> None:
+def reconcile(context: Context, dry_run: DryRun = False) -> None:
     """Compare the log with files, processes and the scheduler.
 
     wfctl records each difference. If a job is lost, wfctl finds the job or starts it again.

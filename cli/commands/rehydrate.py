@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import typer
-
+from cli.frame.context import Context
 from cli.frame.options import DryRun, option
 from cli.frame.workspace import open_job_runner
 from cli.terminal.output import print_message
 
 
 def rehydrate(
-    context: typer.Context,
+    context: Context,
     dry_run: DryRun = False,
     brief: int | None = option(
         "N",

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import typer
-
+from cli.frame.context import Context
 from cli.frame.options import argument
 from cli.frame.workspace import open_for_reading
 from reconciler.files.freshness import find_log_differences
@@ -15,7 +14,7 @@ from service.writing.workflow_service import write_report_to
 
 
 def report(
-    context: typer.Context,
+    context: Context,
     path: str = argument(
         "[PATH|-]",
         "The file to write or replace, or - for stdout.",

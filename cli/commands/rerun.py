@@ -6,11 +6,10 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import typer
-
 from cli.commands.amend import MAX_REASON_LENGTH, ask_to_approve_proposal
 from cli.commands.tasks import list_metric_rows
 from cli.frame.consent import consenter_of
+from cli.frame.context import Context
 from cli.frame.exit_codes import FINDINGS
 from cli.frame.options import AgreeingKey, Text, Texts, Writes, argument, option
 from cli.frame.workspace import open_for_reading, open_for_writing, open_job_runner
@@ -30,7 +29,7 @@ _BEGUN = ACTIVE | {Status.COMPLETED, Status.FAILED}
 
 
 def rerun(
-    context: typer.Context,
+    context: Context,
     options: Writes,
     stages: Texts = argument("STAGE...", "The ids of the completed stages to run again."),
     from_: Texts = option(
@@ -115,7 +114,7 @@ def _build_rerun_reason(root: Root, state: Workflow, named: list[str]) -> str:
 _MAX_LINES = 20
 
 
-def _check_numbers(context: typer.Context, names: list[str], options: WriteOptions) -> None:
+def _check_numbers(context: Context, names: list[str], options: WriteOptions) -> None:
     """Compute completed stages once more, print how their numbers compare, and record this.
 
     Exit with code 7 if a number does not agree. With a dry run, print what would be computed.
@@ -150,7 +149,7 @@ def _check_numbers(context: typer.Context, names: list[str], options: WriteOptio
             state=outcome.state,
         )
     if any(check["differ"] for check in checks):
-        raise typer.Exit(FINDINGS)
+        raise SystemExit(FINDINGS)
 
 
 def _compare_computations(

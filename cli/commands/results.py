@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import typer
-
+from cli.frame.context import Context
 from cli.frame.options import AsOf
 from cli.frame.workspace import open_for_reading
 from lifecycle.state.status import Status
@@ -14,7 +13,7 @@ from lifecycle.state.workflow import Workflow
 from projections.words.format_results import describe_all_metrics, list_named_results
 
 
-def results(context: typer.Context, view: AsOf = None) -> None:
+def results(context: Context, view: AsOf = None) -> None:
     """Show the numbers and files that the plan names as results."""
     with open_for_reading(context) as workflow:
         state = workflow.state(view)

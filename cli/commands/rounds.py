@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
+from cli.frame.context import Context
 from cli.frame.options import AsOf, Text, Writes, argument, option
 from cli.frame.workspace import open_for_reading, open_job_runner
 from lifecycle.errors import UnknownLoop
@@ -26,7 +25,7 @@ Name = Annotated[
 ]
 
 
-def list_(context: typer.Context, view: AsOf = None) -> None:
+def list_(context: Context, view: AsOf = None) -> None:
     """List the optimization loops and their current rounds.
 
     A loop repeats some stages in rounds. Each round computes new points (sets of parameter values).
@@ -46,7 +45,7 @@ def _require_loop(state: Workflow, name: str) -> None:
         raise UnknownLoop(name, list(state.loops))
 
 
-def show(context: typer.Context, name: Name, view: AsOf = None) -> None:
+def show(context: Context, name: Name, view: AsOf = None) -> None:
     """Show the rounds of an optimization loop.
 
     For each round, show who proposed its points (sets of parameter values), and the resulting
@@ -77,7 +76,7 @@ def _format_rounds(state: Workflow, name: str) -> list[str]:
     return lines
 
 
-def ask(context: typer.Context, name: Name) -> None:
+def ask(context: Context, name: Name) -> None:
     """Print what you need to propose the next points of a loop.
 
     The output contains the allowed values, and the points (sets of parameter values) and numbers of
@@ -101,7 +100,7 @@ def _format_request(state: Workflow, name: str, data: dict[str, Any]) -> list[st
 
 
 def propose(
-    context: typer.Context,
+    context: Context,
     options: Writes,
     name: Name,
     source: Annotated[
@@ -175,7 +174,7 @@ def _list_result_digests(state: Workflow, stage: str) -> dict[str, str]:
 
 
 def stop(
-    context: typer.Context,
+    context: Context,
     options: Writes,
     name: Name,
     reason: Annotated[

@@ -10,10 +10,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
+from cli.frame.context import Context
 from cli.frame.exit_codes import NEEDS_PERSON
-from cli.frame.options import FirstTasks, Text, Writes, option
+from cli.frame.options import FirstTasks, Text, Writes, argument, option
 from cli.frame.workspace import (
     open_for_reading,
     open_job_runner,
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     from service.writing.workflow_service import Outcome
 
 
-def show(context: typer.Context) -> None:
+def show(context: Context) -> None:
     """Show whether the background runner is active.
 
     Also show the commands that watch, pause and stop the runner.
@@ -64,7 +63,7 @@ def _list_runner_commands(runner: dict[str, Any] | None) -> dict[str, str]:
     return found
 
 
-def pause(context: typer.Context) -> None:
+def pause(context: Context) -> None:
     """Pause the background runner.
 
     Running jobs continue. To continue the runner, use `wfctl runner resume`.
@@ -72,12 +71,12 @@ def pause(context: typer.Context) -> None:
     _set_paused(context, True, "paused; running jobs continue")
 
 
-def resume(context: typer.Context) -> None:
+def resume(context: Context) -> None:
     """Continue a paused background runner."""
     _set_paused(context, False, "resumed")
 
 
-def _set_paused(context: typer.Context, paused: bool, text: str) -> None:
+def _set_paused(context: Context, paused: bool, text: str) -> None:
     from service.files.stage_obstacles import PAUSE
 
     with open_for_reading(context) as workflow:
@@ -86,7 +85,7 @@ def _set_paused(context: typer.Context, paused: bool, text: str) -> None:
         workflow.output.result({"paused": paused}, lambda: text)
 
 
-def attach(context: typer.Context) -> None:
+def attach(context: Context) -> None:
     """Show the terminal of the background runner.
 
     To leave the terminal, press Ctrl-b, then d.
@@ -102,11 +101,11 @@ def attach(context: typer.Context) -> None:
                 "wfctl: the runner runs without tmux and writes its output to "
                 f"{workflow.root.folder / OUTPUT}"
             )
-            raise typer.Exit(1)
+            raise SystemExit(1)
     os.execvp("tmux", ["tmux", "attach", "-t", f"={found.session}"])
 
 
-def stop(context: typer.Context) -> None:
+def stop(context: Context) -> None:
     """Stop the background runner and its session.
 
     Running jobs continue.
@@ -119,14 +118,14 @@ def stop(context: typer.Context) -> None:
 
 
 def serve(
-    context: typer.Context,
-    words: Annotated[list[str], typer.Argument(metavar="WORD...")],
-    max_sessions: Annotated[int, typer.Option(min=1)] = 20,
-    session_seconds: Annotated[float, typer.Option(min=0.1)] = 7200.0,
-    between: Annotated[float, typer.Option(min=0)] = 15.0,
-    rapid: Annotated[int, typer.Option(min=1)] = 3,
-    rapid_seconds: Annotated[float, typer.Option(min=0)] = 60.0,
-    notify: Annotated[str | None, typer.Option(envvar="WFCTL_NOTIFY")] = None,
+    context: Context,
+    words: Annotated[list[str], argument("WORD...", "The command line of the agent loop.")],
+    max_sessions: int = option("N", "Start at most N sessions.", default=20, min=1),
+    session_seconds: float = option("End a session after this time.", default=7200.0, min=0.1),
+    between: float = option("Wait this time between two sessions.", default=15.0, min=0),
+    rapid: int = option("N", "Stop after N short sessions in a row.", default=3, min=1),
+    rapid_seconds: float = option("A session is short below this time.", default=60.0, min=0),
+    notify: NotifyOption = None,
 ) -> None:
     """Be the runner: WORDs are the command line of a loop."""
     from reconciler.loop.background_runner import Runner, RunnerLimits, record_runner
@@ -181,7 +180,7 @@ class LoopOptions:
         return found + ([f"--report={self.report}"] if self.report is not None else [])
 
 
-def _launch_runner(context: typer.Context, given: LoopOptions, limits: Mapping[str, float]) -> None:
+def _launch_runner(context: Context, given: LoopOptions, limits: Mapping[str, float]) -> None:
     from reconciler.files.described_submission import NoStageCommand
     from reconciler.host.program import command_of_module
     from reconciler.loop.background_runner import start_runner
@@ -271,7 +270,7 @@ RapidOption = Annotated[
 
 
 def run(
-    context: typer.Context,
+    context: Context,
     options: Writes,
     agent: AgentOption = None,
     agent_time: float = option(
@@ -333,7 +332,7 @@ def run(
 
 
 def _run_in_this_process(
-    context: typer.Context, given: LoopOptions, time_limit: float | None, options: WriteOptions
+    context: Context, given: LoopOptions, time_limit: float | None, options: WriteOptions
 ) -> None:
     from cli.frame.approve_plan import is_person_at_terminal
     from reconciler.files.freshness import find_log_differences
@@ -368,12 +367,12 @@ def _run_in_this_process(
         actions = ended.actions(known)
         output.print_change(ended.to_dict(), lambda: str(ended), ended.state, actions=actions)
     if asked.signal is not None and ended.exit_reason == "waiting":
-        raise typer.Exit(128 + signal.Signals(asked.signal))
+        raise SystemExit(128 + signal.Signals(asked.signal))
     if ended.exit_reason == "blocked" or ended.hindrances:
-        raise typer.Exit(NEEDS_PERSON)
+        raise SystemExit(NEEDS_PERSON)
 
 
-def _print_dry_run(context: typer.Context) -> None:
+def _print_dry_run(context: Context) -> None:
     from projections.screens.next_actions import is_ready_to_start
     from reconciler.control.recomputation import describe_recomputation
     from reconciler.files.freshness import find_log_differences

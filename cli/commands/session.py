@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
+from cli.frame.context import Context
 from cli.frame.options import AsOf, Text, Writes, argument, option
 from cli.frame.workspace import (
     open_for_reading,
@@ -35,7 +34,7 @@ class Reason(StrEnum):
 
 
 def start(
-    context: typer.Context,
+    context: Context,
     options: Writes,
     report: Text = option(
         "PATH",
@@ -76,7 +75,7 @@ def _format_session_start(resumed: SessionStart, output: Output) -> Iterator[str
 
 
 def end(
-    context: typer.Context,
+    context: Context,
     options: Writes,
     reason: Annotated[Reason, option("Record in the log why the session ends.")],
     next_: Text = option("--next", "TEXT", "Describe the next step, for the next session."),
@@ -86,7 +85,7 @@ def end(
 
 
 def show(
-    context: typer.Context,
+    context: Context,
     number: int | None = argument(
         "[N]", "The number of a working session. Default: all sessions.", min=1
     ),

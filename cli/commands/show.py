@@ -8,9 +8,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import typer
-
 from cli.commands.tasks import _NEWEST, _WIDE
+from cli.frame.context import Context
 from cli.frame.options import AsOf, Stage
 from cli.frame.workspace import open_for_reading
 from cli.terminal.output import Output, format_compact_json
@@ -28,7 +27,7 @@ from projections.words.text import (
 )
 
 
-def show(context: typer.Context, stage: Stage, view: AsOf = None) -> None:
+def show(context: Context, stage: Stage, view: AsOf = None) -> None:
     """Show one stage and its attempts."""
     with open_for_reading(context) as workflow:
         state = workflow.state(view)

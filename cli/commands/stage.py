@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, cast
 
-import typer
-
 from cli.frame.ask_decision import (
     Decision,
     DecisionKey,
@@ -16,6 +14,7 @@ from cli.frame.ask_decision import (
     overruling_of,
     record_decisions,
 )
+from cli.frame.context import Context
 from cli.frame.exit_codes import FINDINGS
 from cli.frame.options import Stage, Text, Why, Writes, argument, option
 from cli.frame.workspace import (
@@ -53,7 +52,7 @@ Attempt = Annotated[
 ]
 
 
-def ready(context: typer.Context, options: Writes, stage: Stage) -> None:
+def ready(context: Context, options: Writes, stage: Stage) -> None:
     """Set a stage to ready if its dependencies are completed.
 
     The stage must have the status pending or invalidated.
@@ -62,7 +61,7 @@ def ready(context: typer.Context, options: Writes, stage: Stage) -> None:
 
 
 def prepare(
-    context: typer.Context,
+    context: Context,
     options: Writes,
     stage: Stage,
     detail: Text = option("Record a note in the log about what was done."),
@@ -72,7 +71,7 @@ def prepare(
     issue_command(context, options, "stage.prepared", stage=stage, detail=detail)
 
 
-def launch(context: typer.Context, options: Writes, stage: Stage) -> None:
+def launch(context: Context, options: Writes, stage: Stage) -> None:
     """Start the job of a prepared stage.
 
     This command does the same as `wfctl dispatch` without --sync.
@@ -83,7 +82,7 @@ def launch(context: typer.Context, options: Writes, stage: Stage) -> None:
 
 
 def compute(
-    context: typer.Context,
+    context: Context,
     options: Writes,
     stage: Stage,
     attempt: Attempt = None,
@@ -107,7 +106,7 @@ def compute(
     record_checked_claims(context, options, command, overruling=overruling_of(overrule, key))
 
 
-def verify(context: typer.Context, stage: Stage) -> None:
+def verify(context: Context, stage: Stage) -> None:
     """Check the results of a stage without changing its status.
 
     wfctl checks the output files and logs, and runs the command `parameters.verify`. The exit code
@@ -121,7 +120,7 @@ def verify(context: typer.Context, stage: Stage) -> None:
         text = "\n".join(_format_checks(found, output))
         output.result({"stage": stage, **found.to_dict()}, lambda: text, state=state)
     if found.problems:
-        raise typer.Exit(FINDINGS)
+        raise SystemExit(FINDINGS)
 
 
 def _format_checks(found: Verification, output: Output) -> Iterator[str]:
@@ -135,7 +134,7 @@ def _format_checks(found: Verification, output: Output) -> Iterator[str]:
 
 
 def complete(
-    context: typer.Context,
+    context: Context,
     options: Writes,
     stage: Stage,
     evidence: Text = option(
@@ -161,7 +160,7 @@ def complete(
 
 
 def fail(
-    context: typer.Context,
+    context: Context,
     options: Writes,
     stage: Stage,
     error: Annotated[str, option("TEXT", "Record in the log why the stage failed.")],
@@ -182,7 +181,7 @@ def fail(
     )
 
 
-def cancel(context: typer.Context, options: Writes, stage: Stage, reason: Why = None) -> None:
+def cancel(context: Context, options: Writes, stage: Stage, reason: Why = None) -> None:
     """Stop the running job of a stage, and set the stage to failed."""
     from reconciler.control.stop_jobs import fail_and_stop
 
@@ -193,7 +192,7 @@ def cancel(context: typer.Context, options: Writes, stage: Stage, reason: Why = 
 
 
 def retry(
-    context: typer.Context,
+    context: Context,
     options: Writes,
     stage: Stage,
     fix: Annotated[str, option("TEXT", "Describe in the log what you fixed since the failure.")],
@@ -232,7 +231,7 @@ def retry(
 
 
 def checkpoint(
-    context: typer.Context,
+    context: Context,
     options: Writes,
     stage: Stage,
     value: Annotated[
@@ -253,7 +252,7 @@ def checkpoint(
 
 
 def outputs(
-    context: typer.Context,
+    context: Context,
     options: Writes,
     stage: Stage,
     paths: Annotated[
@@ -266,7 +265,7 @@ def outputs(
 
 
 def reuse(
-    context: typer.Context,
+    context: Context,
     options: Writes,
     stage: Stage,
     attempt: Text = option(

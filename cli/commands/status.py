@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import typer
-
+from cli.frame.context import Context
 from cli.frame.options import AsOf, option
 from cli.frame.workspace import OpenedWorkflow, journal_of, open_for_reading, settings_of
 from cli.settings import Color, Format
@@ -93,7 +92,7 @@ _COLORS = {
 
 
 def status(
-    context: typer.Context,
+    context: Context,
     view: AsOf = None,
     follow: bool = option("Keep updating the state on the screen until you press q."),
     machine: str | None = option(
@@ -424,7 +423,7 @@ _STEPS = {"j": 1, "k": -1, "\x1b[B": 1, "\x1b[A": -1, " ": 1, "\x1b[6~": 1, "b":
 _PAGES = frozenset({" ", "b", "\x1b[6~", "\x1b[5~"})
 
 
-def _follow_state(context: typer.Context, machine: str | None) -> None:
+def _follow_state(context: Context, machine: str | None) -> None:
     """Show the state of a workflow or phase machine, and update it until the user quits.
 
     Raises `InvalidOption` if the output does not go to a terminal or its format is not text.

@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
+from cli.frame.context import Context
 from cli.frame.options import Stage, Text, Texts, argument, option
 from cli.frame.workspace import OpenedWorkflow, open_for_reading
 from cli.settings import Format
@@ -40,7 +39,7 @@ _LISTED = 20
 
 
 def tasks(
-    context: typer.Context,
+    context: Context,
     stage: Stage,
     failed: bool = option("List only failed tasks."),
     where: Where = None,
@@ -82,7 +81,7 @@ _OF_NUMBER = ("name", "value", "error", "unit", "task", "path", "pointer")
 
 
 def metrics(
-    context: typer.Context,
+    context: Context,
     stage: Text = argument(
         "[STAGE]", "The id of the stage, for example stage-2. Default: all completed stages."
     ),

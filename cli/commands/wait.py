@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
+from cli.frame.context import Context
 from cli.frame.options import argument, option
 from cli.frame.workspace import convert_signals_to_exit, open_job_runner
 from lifecycle.state.conditions import find_stage_hindrance
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def wait(
-    context: typer.Context,
+    context: Context,
     stages: Annotated[
         list[str],
         argument("STAGE...", "The ids of the stages whose jobs to wait for, for example stage-2."),
@@ -48,7 +47,7 @@ def wait(
         data = ends[0] if len(ends) == 1 else {"stages": ends, "ended": over}
         output.print_change(data, lambda: "\n".join(lines), state)
     if not over:
-        raise typer.Exit(1)
+        raise SystemExit(1)
 
 
 def _why_open(state: Workflow, id_: str) -> str:

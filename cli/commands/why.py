@@ -7,9 +7,8 @@ from functools import partial
 from itertools import chain
 from typing import Annotated, Any, NamedTuple
 
-import typer
-
 from cli.commands.events import select_machine_log
+from cli.frame.context import Context
 from cli.frame.options import AsOf, Brief, Machine, Text, argument, option
 from cli.frame.workspace import OpenedWorkflow, open_for_reading
 from cli.terminal.output import Output, format_compact_json
@@ -57,7 +56,7 @@ _SIZES = (AnswerLimits(), *(AnswerLimits(*counts) for counts in _COUNTS))
 
 
 def why(
-    context: typer.Context,
+    context: Context,
     stage: OfStage = None,
     task: Text = option(
         "KEY", "Explain where this task of a sweep came from and who approved the task."
@@ -301,7 +300,7 @@ _BLAME_SCREEN = 18
 
 
 def blame(
-    context: typer.Context,
+    context: Context,
     field: Annotated[
         str, argument("FIELD", "A field of a stage, for example stage-2.parameters.x, or a stage.")
     ],

@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import update_wrapper
-from inspect import Parameter, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_args
-
-import typer
-from typer.models import OptionInfo, ParameterInfo
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 if TYPE_CHECKING:
     from service.reading.point_in_history import Moment
     from service.writing.stream_writer import WriteOptions
 
 
-def option(*words: str, default: Any = None, **more: Any) -> Any:
+class Declaration(NamedTuple):
+    """An option or positional argument of a command, as the command declares it.
+
+    ``names`` are the names of an option; without names, it is named after its parameter.
+    ``further`` are further parameters of typer's options, such as ``min`` and ``envvar``.
+    """
+
+    is_argument: bool
+    names: list[str]
+    metavar: str | None
+    help: str
+    default: Any
+    further: dict[str, Any]
+
+
+def option(*words: str, default: Any = None, **further: Any) -> Any:
     """Return a command line option, given its names, its placeholder and its help text.
 
     An example is ``option("-n", "--limit", "N", "Show only the newest N.")``. Without names, the
@@ -25,19 +35,15 @@ def option(*words: str, default: Any = None, **more: Any) -> Any:
     """
     names = [word for word in words[:-1] if word.startswith("-")]
     metavar = next(iter(words[len(names) : -1]), None)
-    found: Any = typer.Option(*names, metavar=metavar, help=words[-1], **more)
-    found.given = default
-    return found
+    return Declaration(False, names, metavar, words[-1], default, further)
 
 
-def argument(*words: str, default: Any = None, **more: Any) -> Any:
+def argument(*words: str, default: Any = None, **further: Any) -> Any:
     """Return a positional argument of a command.
 
     The parameters are those of `option`, but without option names.
     """
-    found: Any = typer.Argument(metavar=next(iter(words[:-1]), None), help=words[-1], **more)
-    found.given = default
-    return found
+    return Declaration(True, [], next(iter(words[:-1]), None), words[-1], default, further)
 
 
 #: Type of an optional text option. None means that the user did not give the option.
@@ -189,53 +195,6 @@ AsOfUntil = Annotated[
 ]
 
 
-def expand_option_groups(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a command function with each option group replaced by its single options.
-
-    typer needs one parameter for each option. The returned function builds the group values, and
-    calls ``function`` with them.
-    """
-    found = signature(function, eval_str=True)
-    plain: list[Parameter] = []
-    last: list[Parameter] = []
-    made: dict[str, OptionGroup] = {}
-    for parameter in found.parameters.values():
-        if isinstance(told := parameter.default, ParameterInfo):
-            # Commands declare an option as the default value of a parameter. typer expects the
-            # option in the annotation, so move it there.
-            kind, given = parameter.annotation, told.given  # type: ignore[attr-defined]
-            parameter = parameter.replace(  # noqa: PLW2901 - now like the other parameters
-                annotation=Annotated[kind, told],
-                default=False if kind is bool and given is None else given,
-            )
-        told = getattr(parameter.annotation, "__metadata__", (None,))[0]
-        if isinstance(told, OptionGroup):
-            made[parameter.name] = told
-            each = told.options.items()
-            (last if parameter.default is Parameter.empty else plain).extend(
-                parameter.replace(name=name, annotation=kind, default=default)
-                for name, (kind, default) in each
-            )
-        elif isinstance(told, OptionInfo) and get_args(parameter.annotation)[0] is bool:
-            # typer would add a ``--no-…`` option to each flag. Give the flag exactly one name,
-            # unless its declaration contains names.
-            name = f"--{parameter.name.strip('_').replace('_', '-')}"
-            flag = told if told.default is not ... else typer.Option(name, help=told.help)
-            plain.append(parameter.replace(annotation=Annotated[bool, flag]))
-        else:
-            plain.append(parameter)
-
-    def command(**given: Any) -> Any:
-        for name, one in made.items():
-            given[name] = one.value(*[given.pop(each) for each in one.options])
-        return function(**given)
-
-    update_wrapper(command, function, ("__module__", "__name__", "__doc__"), ())
-    del command.__wrapped__  # type: ignore[attr-defined] # typer would read its parameters
-    command.__signature__ = found.replace(parameters=[*plain, *last])  # type: ignore[attr-defined]
-    return command
-
-
 #: Options that every command accepts. Each option except the flags takes a value.
 EVERYWHERE = frozenset({
     "--root", "--root-is", "--database-url", "--journal", "--output", "-o", "--color",
@@ -245,9 +204,15 @@ FLAGS = frozenset({"--as-is"})
 
 
 def move_global_options_first(arguments: list[str]) -> list[str]:
-    """Return the command line with all global options moved to its start.
+    """Return the command line with all global options moved to its start."""
+    first, rest = split_global_options(arguments)
+    return first + rest
 
-    Arguments after ``--`` are not moved.
+
+def split_global_options(arguments: list[str]) -> tuple[list[str], list[str]]:
+    """Return the words of the global options of a command line, and the other words.
+
+    Words after ``--`` do not count as global options.
     """
     first: list[str] = []
     rest: list[str] = []
@@ -270,7 +235,7 @@ def move_global_options_first(arguments: list[str]) -> list[str]:
             first += [name, queue.pop(0)]
         else:
             rest.append(word)
-    return first + rest
+    return first, rest
 
 
 def find_option_value(arguments: list[str], *names: str) -> str | None:

@@ -10,8 +10,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import typer
-
+from cli.frame.context import Context
 from cli.settings import Settings, actor_of
 from cli.terminal.output import LastEventInfo, Output, print_message
 from eventstore.database_url import has_password, is_postgres_url
@@ -117,7 +116,7 @@ def read_last_event_info(
     return LastEventInfo(workflow, state.head, seen.position)
 
 
-def settings_of(context: typer.Context) -> Settings:
+def settings_of(context: Context) -> Settings:
     """Return the values of the options that every command accepts."""
     settings = context.find_root().obj
     return settings if isinstance(settings, Settings) else Settings()
@@ -146,7 +145,7 @@ def _warn_other_work_tree(start: Path, root: Path) -> None:
         print_message(f"wfctl: the root is {root}, in another work tree of this repository")
 
 
-def require_work_tree_of_root(context: typer.Context) -> None:
+def require_work_tree_of_root(context: Context) -> None:
     """Raise `InvalidOption` if the caller is in another Git work tree than the workflow.
 
     The command would use the files in the workflow's work tree, but the caller may have edited the
@@ -168,7 +167,7 @@ def require_work_tree_of_root(context: typer.Context) -> None:
 
 
 def open_for_reading(
-    context: typer.Context, machine: str | None = None
+    context: Context, machine: str | None = None
 ) -> AbstractContextManager[OpenedWorkflow]:
     """Open the workflow folder for reading, without a lock.
 
@@ -193,7 +192,7 @@ def open_workflow_for_reading(
 
 @contextmanager
 def open_for_writing(
-    context: typer.Context, dry_run: bool, *, anywhere: bool = False
+    context: Context, dry_run: bool, *, anywhere: bool = False
 ) -> Iterator[tuple[Service, Output]]:
     """Open the workflow for writing. A dry run opens it only for reading.
 
@@ -324,7 +323,7 @@ def journal_of(root: Root) -> Journal | None:
     return choose_journal_settings(address, root.journal) if isinstance(address, Path) else None
 
 
-def find_log_address(context: typer.Context) -> Path | str:
+def find_log_address(context: Context) -> Path | str:
     """Return the address of the log of the current workflow folder.
 
     Without a workflow folder, return the URL of the database server from the options. Raises
@@ -361,9 +360,7 @@ def warn_password_not_stored(url: str | None) -> None:
 
 
 @contextmanager
-def open_job_runner(
-    context: typer.Context, dry_run: bool = False
-) -> Iterator[tuple[JobContext, Output]]:
+def open_job_runner(context: Context, dry_run: bool = False) -> Iterator[tuple[JobContext, Output]]:
     """Open the workflow for writing, together with the object that runs its jobs."""
     from cli.terminal.progress_messages import ProgressPrinter
     from reconciler.context import JobContext
@@ -380,7 +377,7 @@ def open_job_runner(
             talk.clear()
 
 
-def newest_attempt(context: typer.Context, stage: str) -> str | None:
+def newest_attempt(context: Context, stage: str) -> str | None:
     """Return the id of the newest attempt (run) of a stage, or None if it never ran."""
     with open_for_reading(context) as workflow:
         attempt = workflow.state().stage(stage).attempt

@@ -7,8 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-import typer
-
+from cli.frame.context import Context
 from cli.frame.workspace import open_for_writing, open_job_runner
 from cli.terminal.output import Output
 from projections.files.progress_log import format_line_without_time
@@ -25,15 +24,13 @@ if TYPE_CHECKING:
 _CLAIMS = frozenset({"stage.computed", "stage.completed"})
 
 
-def write_commands(context: typer.Context, options: WriteOptions, *commands: Payload) -> None:
+def write_commands(context: Context, options: WriteOptions, *commands: Payload) -> None:
     """Record the events of the given commands, and print these events."""
     with open_for_writing(context, options.dry_run) as (service, output):
         print_outcome(output, service.handle(*commands, options=options), options)
 
 
-def issue_command(
-    context: typer.Context, options: WriteOptions, type_: str, **values: object
-) -> None:
+def issue_command(context: Context, options: WriteOptions, type_: str, **values: object) -> None:
     """Record an event of the given type with the given values, and print the event.
 
     Raises `InvalidPayload` if the values are invalid.
@@ -44,7 +41,7 @@ def issue_command(
 
 
 def run_action_and_print_outcome(
-    context: typer.Context, options: WriteOptions, act: Callable[[JobContext], Outcome]
+    context: Context, options: WriteOptions, act: Callable[[JobContext], Outcome]
 ) -> None:
     """Run ``act`` with the job runner, and print the recorded events."""
     with open_job_runner(context, options.dry_run) as (jobs, output):
@@ -52,7 +49,7 @@ def run_action_and_print_outcome(
 
 
 def record_checked_claims(
-    context: typer.Context,
+    context: Context,
     options: WriteOptions,
     *commands: Payload,
     overruling: Overruling | None = None,

@@ -6,6 +6,10 @@ or built-in, an underscore follows.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
 from wfctl_eventstore.extension import (
     find_command_words,
     find_extension,
@@ -189,6 +193,18 @@ def find_commands(word: str) -> dict[str, str]:
         extension = find_extension(name)
         found |= extension.commands if extension is not None else {}
     return {name: module for name, module in found.items() if name.split()[0] == word}
+
+
+def load_command_function(name: str, module: str) -> Callable[..., Any]:
+    """Import the module of a command, and return the function of the command.
+
+    If the last word of the name is a Python keyword, an underscore follows in the function's name.
+    """
+    is_whole = module.startswith(("cli.", "extensions."))
+    loaded = import_module(module if is_whole else f"cli.commands.{module}")
+    word = name.rsplit(maxsplit=1)[-1].strip("_")
+    found: Callable[..., Any] = getattr(loaded, f"{word}_", None) or getattr(loaded, word)
+    return found
 
 
 def load_commands() -> dict[str, str]:

@@ -8,9 +8,14 @@ from enum import Enum, StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
-from cli.frame.options import EVERYWHERE, argument, find_option_value, move_global_options_first
+from cli.frame.context import Context
+from cli.frame.options import (
+    EVERYWHERE,
+    Texts,
+    argument,
+    find_option_value,
+    move_global_options_first,
+)
 from cli.frame.workspace import open_workflow_for_reading, settings_of
 from cli.settings import Color, Format, JournalChoice, LogLevel, Settings
 
@@ -67,11 +72,11 @@ def completion(shell: Annotated[Shell, argument("SHELL", "The shell: bash, zsh o
     print(_SCRIPTS[shell])
 
 
-def complete(
-    context: typer.Context, words: Annotated[list[str] | None, typer.Argument()] = None
-) -> None:
+def complete(context: Context, words: Texts = argument("[WORD...]", "Words of the line.")) -> None:
     """Print the possible completions of the last word of a command line."""
-    for found in list_candidates(context.find_root().command, settings_of(context), words or [""]):
+    from cli.program.tree import build_program
+
+    for found in list_candidates(build_program(), settings_of(context), words or [""]):
         print(found)
 
 

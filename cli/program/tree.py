@@ -2,125 +2,29 @@
 
 from __future__ import annotations
 
-import re
-import sys
 from collections import UserDict
 from collections.abc import Callable, Iterable
-from contextlib import suppress
-from enum import Enum
-from functools import cache
-from importlib import import_module
-from pathlib import Path
-from types import ModuleType
-from typing import Any, get_args, get_origin
+from functools import cache, update_wrapper
+from inspect import Parameter, Signature
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 from typer.main import get_group
 
-from cli.frame.options import expand_option_groups, option
 from cli.program.commands import (
     HIDDEN,
     find_commands,
     find_default_command,
     find_help_line,
     find_top_words,
+    load_command_function,
     load_sections,
 )
-from cli.settings import Color, Format, JournalChoice, LogLevel, Settings
-from cli.version import VERSION
-from service.errors import InvalidOption
-from service.root.root import RootIs
+from cli.program.global_options import handle_global_options
+from cli.program.parameters import CommandParameter, read_parameters
 from wfctl_eventstore.extension import require_extension_of_command
-
-try:
-    from typer._coercion import RuntimeParam, build_runtime_param
-except ImportError:
-    RuntimeParam = None  # type: ignore[misc, assignment]
-
-#: Name of the pydantic module that searches for plugins.
-LOADER = "pydantic.plugin._loader"
-_WHOLE = re.compile(r"(0|[1-9][0-9]{0,17})\Z")
-#: Placeholder that means: this class cannot convert the value, typer must do it.
-_UNDECIDED = object()
-
-
-class _DirectConverter(RuntimeParam or object):  # type: ignore[misc]
-    """Converts simple command-line values directly, and all other values with typer.
-
-    The direct conversion avoids the slow import of pydantic.
-    """
-
-    def _coerce_value(self, value: Any, param: Any, ctx: Any) -> Any:
-        found = self._convert_plain_value(value)
-        if found is not _UNDECIDED:
-            return found
-        return build_runtime_param(param.type_descriptor).coerce(value, param, ctx)
-
-    def _convert_plain_value(self, value: Any) -> Any:
-        kind: Any = get_origin(self.annotation)
-        if kind is list and isinstance(value, (list, tuple)):
-            (kind,) = get_args(self.annotation)
-            found = [_convert_value(kind, part) for part in value]
-            return _UNDECIDED if _UNDECIDED in found else found
-        found = _convert_value(self.annotation, value)
-        least, most = self.parameter_info.min, self.parameter_info.max
-        is_below = isinstance(found, int) and least is not None and found < least
-        is_above = isinstance(found, int) and most is not None and found > most
-        return _UNDECIDED if is_below or is_above else found
-
-
-def _convert_value(kind: Any, value: Any) -> Any:
-    if kind is str and type(value) is str:
-        return value
-    if kind is int:
-        if type(value) is int:
-            return value
-        is_plain = type(value) is str and _WHOLE.match(value)
-        return int(value) if is_plain else _UNDECIDED
-    if isinstance(kind, type) and issubclass(kind, Enum):
-        if isinstance(value, kind):
-            return value
-        return next((member for member in kind if member.value == value), _UNDECIDED)
-    return _UNDECIDED
-
-
-def use_direct_conversion(params: list[Any]) -> list[Any]:
-    """Change the parameters of a typer command to convert simple values directly.
-
-    Return the parameters. The direct conversion is faster than that of typer.
-    """
-    for param in params if RuntimeParam is not None else ():
-        with suppress(AttributeError, TypeError):  # another version of typer uses other names
-            kind = param.type_descriptor
-            if kind.file_annotation is None and kind.parameter_info.parser is None:
-                plain = _DirectConverter(kind.parameter_info, kind.annotation)
-                param._runtime_param = plain  # noqa: SLF001
-    return params
-
-
-def disable_pydantic_plugin_search() -> None:
-    """Prevent pydantic from searching for plugins, unless it has already done so.
-
-    The search would slow down the start of each command.
-    """
-    if LOADER not in sys.modules:
-        loader = ModuleType(LOADER, "Stands for the module that searches.")
-        vars(loader).update(get_plugins=lambda: (), __getattr__=_get_real_plugin_attribute)
-        sys.modules[LOADER] = loader
-
-
-def _get_real_plugin_attribute(name: str) -> Any:
-    """Import the real plugin module of pydantic, and return the named attribute.
-
-    A placeholder module calls this function if a pydantic version needs an attribute it does not
-    have.
-    """
-    if name.startswith("__"):
-        raise AttributeError(name)
-    del sys.modules[LOADER]
-    return getattr(import_module(LOADER), name)
 
 
 class _LazyCommands(UserDict[str, Any]):
@@ -138,10 +42,6 @@ class _LazyCommands(UserDict[str, Any]):
 
 class _PlainHelp:
     """The help of commands and groups, with plain names and an example at the end."""
-
-    def get_params(self, ctx: Any) -> list[Any]:
-        """Return the arguments and options of the command, including the help option."""
-        return use_direct_conversion(super().get_params(ctx))  # type: ignore[misc]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the arguments and options. For a group, also write its commands."""
@@ -267,13 +167,9 @@ def _load_command(name: str) -> Any:
 
 
 def _build_command(name: str, whole: str, place: str) -> Any:
-    is_whole = place.startswith(("cli.", "extensions."))
-    module = import_module(place if is_whole else f"cli.commands.{place}")
-    word = name.rsplit(maxsplit=1)[-1].strip("_")
-    # If the name of a command is a Python keyword, its function name ends with an underscore.
-    function = getattr(module, f"{word}_", None) or getattr(module, word)
+    function = build_typer_function(load_command_function(whole, place))
     around = _create_app()
-    around.command(name, cls=PlainCommand, hidden=whole in HIDDEN)(expand_option_groups(function))
+    around.command(name, cls=PlainCommand, hidden=whole in HIDDEN)(function)
     return get_group(around).commands[name]
 
 
@@ -281,75 +177,43 @@ def _create_app() -> typer.Typer:
     return typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
-#: Commands that print a table, and therefore support CSV output.
-_TABLES = frozenset({"audit", "compare", "tasks", "metrics"})
+def build_typer_function(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function for typer that calls a command function.
 
-
-def _handle_global_options(
-    context: typer.Context,
-    root: str | None = option(
-        "DIR",
-        "Use the workflow in this folder. Default: the current folder or its nearest "
-        "parent that contains .wfctl/.",
-    ),
-    root_is: RootIs | None = option(
-        "Confirm that you moved or copied the workflow's folder. wfctl asks for this "
-        "option if the path of the folder changed."
-    ),
-    database_url: str | None = option(
-        "URL",
-        "Use the event log in this database. Default: the database in config.toml, "
-        "otherwise .wfctl/events.db.",
-        envvar="WFCTL_DATABASE_URL",
-    ),
-    journal: JournalChoice | None = option(
-        "Use this SQLite journal mode for the log. Default: the mode that is safe on "
-        "the file system."
-    ),
-    output: Format = option(
-        "-o", "--output", "Print the result in this format.", default=Format.TEXT
-    ),
-    color: Color = option(
-        "Use colours always, never, or only when printing to a terminal (auto).", default=Color.AUTO
-    ),
-    actor: str | None = option(
-        "KIND:NAME",
-        "Record this person or program as the author of each change, for example user:ada "
-        "or agent:claude.",
-    ),
-    log_level: LogLevel = option(
-        "Print only messages of this level or higher to stderr.", default=LogLevel.INFO
-    ),
-    as_is: bool = option("--as-is", "Read the log without checking it, to inspect a damaged log."),
-    version: bool = option("--version", "Print the version and exit."),
-) -> None:
-    """wfctl keeps the state of a computational workflow in an event log.
-
-    You can write these options anywhere on the line.
+    typer needs one parameter for each option, with an option of its own in the annotation.
     """
-    if version:
-        print(f"wfctl {VERSION}")
-        raise typer.Exit
-    called = context.invoked_subcommand
-    if output is Format.CSV and called not in _TABLES:
-        names = ", ".join(sorted(_TABLES))
-        raise InvalidOption(
-            f"the output format csv is available only for the commands {names}. Use -o text, -o "
-            "json or -o jsonl instead."
-        )
-    folder = Path(root) if root is not None else None
-    context.obj = Settings(
-        folder, database_url, output, color, actor, root_is, journal, log_level, as_is
+    found = read_parameters(function)
+
+    def command(typer_context: typer.Context, **values: Any) -> Any:
+        return found.call(typer_context, values)
+
+    update_wrapper(command, function, ("__module__", "__name__", "__doc__"), ())
+    del command.__wrapped__  # type: ignore[attr-defined] # typer would read its parameters
+    context = Parameter("typer_context", Parameter.KEYWORD_ONLY, annotation=typer.Context)
+    command.__signature__ = Signature(  # type: ignore[attr-defined]
+        [context, *map(_build_typer_parameter, found.single)]
     )
-    if called is None:
-        context.command.print_list(context)  # type: ignore[attr-defined]
+    return command
+
+
+def _build_typer_parameter(parameter: CommandParameter) -> Parameter:
+    declared = parameter.declared
+    build: Any = typer.Argument if declared.is_argument else typer.Option
+    names = parameter.option_names
+    information = build(*names, metavar=declared.metavar, help=declared.help, **declared.further)
+    return Parameter(
+        parameter.name,
+        Parameter.KEYWORD_ONLY,
+        default=parameter.default,
+        annotation=Annotated[parameter.type, information],
+    )
 
 
 @cache  # typer reads the signature of each command again, which is slow
-def build_program() -> Callable[..., Any]:
-    """Return the wfctl program as a function of the command-line arguments.
+def build_program() -> Any:
+    """Return the typer group of the whole program.
 
-    The function returns an exit code or None.
+    Its method ``main`` runs a command line, and returns an exit code or None.
     """
     app = typer.Typer(
         name="wfctl",
@@ -359,5 +223,21 @@ def build_program() -> Callable[..., Any]:
         rich_markup_mode=None,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    app.callback(invoke_without_command=True)(expand_option_groups(_handle_global_options))
-    return get_group(app).main
+    app.callback(invoke_without_command=True)(build_typer_function(handle_global_options))
+    return get_group(app)
+
+
+def create_program_context() -> Any:
+    """Return a context of the whole program, without parsing a command line."""
+    program = build_program()
+    return program.context_class(program, info_name="wfctl", **program.context_settings)
+
+
+def format_command_help(name: str) -> str:
+    """Return the help of a command or group. Raises `KeyError` if the name is unknown."""
+    context = create_program_context()
+    # The name of a command in a group can have two words (`machine task claim`).
+    for word in name.split(" ", 1):
+        command = context.command.commands[word]
+        context = command.context_class(command, info_name=word, parent=context)
+    return str(context.command.get_help(context))

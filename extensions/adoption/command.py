@@ -9,10 +9,9 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from cli.commands.init import Consent, PlanKey, Policy, Signers, signers_of
 from cli.frame.approve_plan import approve_new_plan
+from cli.frame.context import Context
 from cli.frame.options import File, Text, Writes, argument, option
 from cli.frame.workspace import create_log, settings_of
 from cli.frame.write_command import list_planned_files
@@ -40,7 +39,7 @@ Source = Annotated[
 
 
 def import_(
-    context: typer.Context,
+    context: Context,
     options: Writes,
     source: Source,
     into: File = option("DIR2", "Create the imported workflow in this folder, not in DIR."),
@@ -92,7 +91,7 @@ def import_(
     _print_result(Output(settings, root=root), adoption, options)
 
 
-def _refuse_folder_only_options(context: typer.Context) -> None:
+def _refuse_folder_only_options(context: Context) -> None:
     """Raise `InvalidOption` if an option was typed that does not apply to an archive."""
     names = ("git", "utc_offset", "consent", "signers", "key", "command_id", "expected_version")
     sources = {name: context.get_parameter_source(name) for name in names}

@@ -10,8 +10,7 @@ from enum import StrEnum
 from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
+from cli.frame.context import Context
 from cli.frame.options import argument
 from cli.frame.workspace import OpenedWorkflow, open_for_reading
 from service.errors import NoRoot
@@ -40,7 +39,7 @@ class HookTurn(StrEnum):
 
 
 def hook(
-    context: typer.Context,
+    context: Context,
     turn: Annotated[
         HookTurn, argument("TURN", f"The moment in the session: {', '.join(HookTurn)}.")
     ],

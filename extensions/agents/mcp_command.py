@@ -9,8 +9,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
-import typer
-
+from cli.frame.context import Context
 from cli.frame.options import File, Texts, option
 from cli.frame.workspace import settings_of
 from cli.terminal.output import print_message
@@ -41,7 +40,7 @@ _COMMANDS = {
 
 
 def mcp(
-    context: typer.Context,
+    context: Context,
     port: int | None = option(
         "N",
         "Serve HTTP on this port instead of using stdin and stdout. Use 0 for any free port.",

@@ -12,8 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
+from cli.frame.context import Context
 from cli.frame.options import DryRun, argument, option
 from cli.frame.workspace import settings_of
 from cli.terminal.output import Output
@@ -51,7 +50,7 @@ InProject = Annotated[
 
 
 def install(
-    context: typer.Context, client: Which, project: InProject = False, dry_run: DryRun = False
+    context: Context, client: Which, project: InProject = False, dry_run: DryRun = False
 ) -> None:
     """Install the wfctl plugin for a coding agent.
 
@@ -92,7 +91,7 @@ def install(
 
 
 def uninstall(
-    context: typer.Context, client: Which, project: InProject = False, dry_run: DryRun = False
+    context: Context, client: Which, project: InProject = False, dry_run: DryRun = False
 ) -> None:
     """Uninstall the wfctl plugin from a coding agent.
 
@@ -133,7 +132,7 @@ def uninstall(
     _print_changes(context, plan, dry_run, command, heading, pieces)
 
 
-def _prepare_kit(context: typer.Context, client: Client, in_project: bool) -> tuple[Kit, Path]:
+def _prepare_kit(context: Context, client: Client, in_project: bool) -> tuple[Kit, Path]:
     """Return the plugin files for the client, and the path of the installation record."""
     from extensions.agents.install import ClientFolders, kit_of, record_path
 
@@ -162,7 +161,7 @@ def _add_server(kit: Kit, dry_run: bool) -> tuple[str, ...]:
 
 
 def _print_changes(
-    context: typer.Context,
+    context: Context,
     plan: InstallPlan,
     dry_run: bool,
     command: Sequence[str],

@@ -14,10 +14,8 @@ import subprocess
 import time
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
+from cli.frame.options import File, argument
 from cli.terminal.output import print_message
 from service.errors import InvalidOption
 
@@ -28,13 +26,9 @@ _PATIENCE = 60.0
 
 
 def demo(
-    folder: Annotated[
-        Path | None,
-        typer.Argument(
-            metavar="[DIR]",
-            help="The folder to create (default: a new folder in the current folder).",
-        ),
-    ] = None,
+    folder: File = argument(
+        "[DIR]", "The folder to create (default: a new folder in the current folder)."
+    ),
 ) -> None:
     """Run a small example workflow, kill it and recover it.
 
@@ -75,7 +69,7 @@ def _run_wfctl(folder: Path, line: str) -> None:
     if done.returncode != 0:
         verb, code = line.split(maxsplit=1)[0], done.returncode
         print_message(f"wfctl: the demo failed: wfctl {verb} ended with {code}")
-        raise typer.Exit(1)
+        raise SystemExit(1)
 
 
 def _build_wfctl_command(folder: Path, line: str) -> list[str]:
@@ -95,7 +89,7 @@ def _crash_half_way(folder: Path) -> None:
             print_message(
                 f"wfctl: the demo failed: no job started in {attempts} within {_PATIENCE:g} s"
             )
-            raise typer.Exit(1)
+            raise SystemExit(1)
         time.sleep(0.1)
     monitor = int(json.loads((started[0].parent / "monitor.json").read_text())["pid"])
     time.sleep(_KILL_AFTER)

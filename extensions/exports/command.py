@@ -11,8 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
+from cli.frame.context import Context
 from cli.frame.options import AsOf, File, Text, argument, option
 from cli.frame.workspace import OpenedWorkflow, open_for_reading
 from cli.settings import Format
@@ -38,7 +37,7 @@ _METADATA = (".json", ".jsonld")
 
 
 def export(
-    context: typer.Context,
+    context: Context,
     format_: Annotated[ExportFormat, argument("FORMAT", f"The format: {', '.join(ExportFormat)}.")],
     file: File = argument(
         "[FILE]",

@@ -10,8 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
-import typer
-
+from cli.frame.context import Context
 from cli.frame.exit_codes import FINDINGS
 from cli.frame.options import DryRun, Text, argument, option
 from cli.frame.workspace import (
@@ -89,7 +88,7 @@ OneStream = Annotated[
 
 
 def copy(
-    context: typer.Context,
+    context: Context,
     source: Annotated[str, argument("SOURCE", "The URL of the database to copy from.")],
     target: Annotated[str, argument("TARGET", "The URL of the database to copy to.")],
     stream: OneStream = None,
@@ -109,7 +108,7 @@ def copy(
 
 
 def backup(
-    context: typer.Context,
+    context: Context,
     file: Annotated[
         Path, argument("FILE", "The backup file to create. The file must not exist yet.")
     ],
@@ -146,7 +145,7 @@ def backup(
 
 
 def _list_fsck_problems(
-    context: typer.Context, store: EventStore, damaged: Container[str], only: str | None
+    context: Context, store: EventStore, damaged: Container[str], only: str | None
 ) -> list[str]:
     """Return the problems that fsck finds in the logs of the folder.
 
@@ -170,7 +169,7 @@ def _list_fsck_problems(
 
 
 def restore(
-    context: typer.Context,
+    context: Context,
     file: Annotated[Path, argument("FILE", "The backup file that `wfctl db backup` wrote.")],
     stream: OneStream = None,
     dry_run: DryRun = False,
@@ -238,7 +237,7 @@ def _format_address(address: Path | str) -> str:
 
 
 def _print_result(
-    context: typer.Context,
+    context: Context,
     done: CopyCounts,
     told: dict[str, Any],
     place: str,
@@ -258,14 +257,14 @@ def _print_result(
     data = {**told, "dry_run": dry_run, **done._asdict()}
     Output(settings_of(context)).result(data, lambda: "\n".join(lines), actions=actions)
     if wrong:
-        raise typer.Exit(FINDINGS)
+        raise SystemExit(FINDINGS)
 
 
 #: A backup must be a single file, so its database is created without a write-ahead log.
 STORES = StoreOpeners(reading=_open_reader, made=lambda path: open_or_create_log(path, "truncate"))
 
 
-def restore_into_root(context: typer.Context, file: Path, into: Path | None, dry_run: bool) -> None:
+def restore_into_root(context: Context, file: Path, into: Path | None, dry_run: bool) -> None:
     """Create a workflow folder from an archive, and print the result.
 
     Every hash is checked first.
@@ -370,7 +369,7 @@ _ASKED = (
 
 
 def salvage(
-    context: typer.Context,
+    context: Context,
     into: Text = option(
         "URL",
         "Write the new log to this empty database. Required if the log is on a database server.",
@@ -417,9 +416,7 @@ def _rebuild_generated_files(
     return log
 
 
-def _tell_salvaged(
-    context: typer.Context, lost: dict[str, int], done: SalvageResult | None
-) -> None:
+def _tell_salvaged(context: Context, lost: dict[str, int], done: SalvageResult | None) -> None:
     kept = str(done.kept) if done is not None and done.kept is not None else None
     verb = "would be left out" if done is None else "is left out"
     lines = [f"{name}: from version {n} on it {verb}" for name, n in lost.items()]

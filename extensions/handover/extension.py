@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import typer
-
+from cli.frame.context import Context
 from service.root.root import Root
 from wfctl_eventstore.extension import Extension
 
@@ -32,7 +31,7 @@ class HandoverExtension(Extension):
             yield root
 
     def restore_archive(
-        self, context: typer.Context, file: Path, into: Path | None, *, dry_run: bool
+        self, context: Context, file: Path, into: Path | None, *, dry_run: bool
     ) -> None:
         """Restore the workflow of an archive into a folder, and print the result."""
         from extensions.handover.command import restore_into_root

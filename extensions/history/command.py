@@ -12,10 +12,9 @@ from functools import partial
 from math import isfinite
 from typing import Annotated, Any
 
-import typer
-
 from cli.commands.events import select_machine_log as reading_machine
 from cli.frame.ask_decision import Decision, DecisionKey, record_decisions
+from cli.frame.context import Context
 from cli.frame.exit_codes import FINDINGS
 from cli.frame.options import AsOf, Text, Writes, argument, option
 from cli.frame.time_limit import StepTimeLimit, exit_with_error
@@ -182,7 +181,7 @@ def _require_workflow(workflow: OpenedWorkflow) -> None:
 
 
 def _answer_query(
-    context: typer.Context, sql: str, columns: Sequence[TableColumn], view: Any, **parameters: Any
+    context: Context, sql: str, columns: Sequence[TableColumn], view: Any, **parameters: Any
 ) -> None:
     with open_for_reading(context) as workflow:
         names, records = _run_query(workflow, sql, view, **parameters)
@@ -190,18 +189,18 @@ def _answer_query(
 
 
 def transitions(
-    context: typer.Context, stage: OfStage = None, status: ToStatus = None, view: AsOf = None
+    context: Context, stage: OfStage = None, status: ToStatus = None, view: AsOf = None
 ) -> None:
     """List the status changes of stages with time, author and reason."""
     _answer_query(context, queries.TRANSITIONS, _TRANSITIONS, view, stage=stage, status=status)
 
 
-def retries(context: typer.Context, stage: OfStage = None, view: AsOf = None) -> None:
+def retries(context: Context, stage: OfStage = None, view: AsOf = None) -> None:
     """List the retries of failed stages with error and fix."""
     _answer_query(context, queries.RETRIES, _RETRIES, view, stage=stage)
 
 
-def attempts(context: typer.Context, stage: OfStage = None, view: AsOf = None) -> None:
+def attempts(context: Context, stage: OfStage = None, view: AsOf = None) -> None:
     """List attempts (runs of stages) and how each attempt ended.
 
     The list shows the verdict about each attempt, and the evidence for the verdict.
@@ -231,12 +230,12 @@ def _collect_attempt_resources(
     }
 
 
-def queue(context: typer.Context, stage: OfStage = None, view: AsOf = None) -> None:
+def queue(context: Context, stage: OfStage = None, view: AsOf = None) -> None:
     """Show how long each attempt (run of a stage) was queued and running."""
     _answer_query(context, queries.QUEUE, _QUEUE, view, stage=stage)
 
 
-def costs(context: typer.Context, view: AsOf = None) -> None:
+def costs(context: Context, view: AsOf = None) -> None:
     """Show the cost of each session and why the session ended."""
     with open_for_reading(context) as workflow:
         names, records = _run_query(workflow, queries.COSTS, view)
@@ -252,7 +251,7 @@ def costs(context: typer.Context, view: AsOf = None) -> None:
         print_records(workflow.output, records, _COSTS, [*names, *USED, *_REQUESTED], view)
 
 
-def times(context: typer.Context, stage: OfStage = None, view: AsOf = None) -> None:
+def times(context: Context, stage: OfStage = None, view: AsOf = None) -> None:
     """Show how long each stage was in each status."""
     from service.questions.status_times import status_times
 
@@ -264,7 +263,7 @@ def times(context: typer.Context, stage: OfStage = None, view: AsOf = None) -> N
 
 
 def amendments(
-    context: typer.Context,
+    context: Context,
     state: Text = option(
         "STATE",
         "List only amendments (plan changes) in this state: proposed, approved or rejected.",
@@ -303,7 +302,7 @@ def amendments(
         print_records(workflow.output, found, _AMENDMENTS, names, view)
 
 
-def bypasses(context: typer.Context, view: AsOf = None) -> None:
+def bypasses(context: Context, view: AsOf = None) -> None:
     """List attempts to bypass the approval of a person.
 
     The exit code is 7 if the list contains an entry that no person has accepted.
@@ -314,11 +313,11 @@ def bypasses(context: typer.Context, view: AsOf = None) -> None:
         names = [one.name for one in fields(answers.Bypass)]
         print_records(workflow.output, found, _BYPASSES, names, view)
     if any(one.agreed is None for one in every):
-        raise typer.Exit(FINDINGS)
+        raise SystemExit(FINDINGS)
 
 
 def agree(
-    context: typer.Context,
+    context: Context,
     options: Writes,
     entries: Annotated[
         list[str],
@@ -430,7 +429,7 @@ def _iterate_machine_bypasses(
         yield from answers.find_machine_bypasses(log.steps(upto=view), log.explain_ignored_events())
 
 
-def drift(context: typer.Context, view: AsOf = None) -> None:
+def drift(context: Context, view: AsOf = None) -> None:
     """List manual edits of generated files, and damage of the log.
 
     The list shows what was decided about each edit. The exit code is 7 if the list has an entry.
@@ -443,11 +442,11 @@ def drift(context: typer.Context, view: AsOf = None) -> None:
         waiting = [*(state.drifts if state is not None else ()), *(s for s in stages if s.changed)]
         print_records(workflow.output, [*drift_records(rows), *wrong], _DRIFT, _DRIFT_NAMES, view)
     if wrong or waiting:
-        raise typer.Exit(FINDINGS)
+        raise SystemExit(FINDINGS)
 
 
 def refused(
-    context: typer.Context,
+    context: Context,
     command: Text = option(
         "List only refused commands that would record this event type, for example stage.retried."
     ),
@@ -485,7 +484,7 @@ _OF_VIEWS = re.compile(r"\bv_", re.IGNORECASE)
 
 
 def sql(
-    context: typer.Context,
+    context: Context,
     statement: Annotated[
         str,
         argument("SQL", "A single SQL SELECT statement, or - to read the statement from stdin."),
@@ -514,7 +513,7 @@ def sql(
 
 
 def _run_and_print_sql(
-    context: typer.Context,
+    context: Context,
     workflow: OpenedWorkflow,
     asked: str,
     timeout: float,

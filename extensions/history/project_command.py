@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import typer
-
+from cli.frame.context import Context
 from cli.frame.options import DryRun, option
 from cli.frame.workspace import open_for_writing
 from extensions.history.sql_tables import HistoryTables
 
 
 def project(
-    context: typer.Context,
+    context: Context,
     rebuild: bool = option("Empty the tables first, then fill them again from the whole log."),
     dry_run: DryRun = False,
 ) -> None:

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
+from cli.frame.context import Context
 from wfctl_eventstore.extension import Extension, Follower
 
 if TYPE_CHECKING:
@@ -89,15 +88,13 @@ class MachinesExtension(Extension):
 
         return build_documents(state)
 
-    def print_machine_documents(
-        self, context: typer.Context, id_: str, view: Moment | None
-    ) -> None:
+    def print_machine_documents(self, context: Context, id_: str, view: Moment | None) -> None:
         """Print the content of a machine's state files, now or at a moment."""
         from extensions.machines.commands.show_machines import print_documents
 
         print_documents(context, id_, view)
 
-    def rebuild_machine_files(self, context: typer.Context, id_: str) -> list[str]:
+    def rebuild_machine_files(self, context: Context, id_: str) -> list[str]:
         """Write the state files of a machine again, and return the paths of changed files."""
         from extensions.machines.commands.output import open_for_writing
 

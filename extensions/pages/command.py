@@ -12,8 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
-
+from cli.frame.context import Context
 from cli.frame.options import File, argument, option
 from cli.frame.workspace import (
     convert_signals_to_exit,
@@ -42,7 +41,7 @@ _FOLDERS = 2000
 
 
 def serve(
-    context: typer.Context,
+    context: Context,
     archive: File = argument(
         "FILE", "Show the workflow in this archive file, without importing the archive."
     ),

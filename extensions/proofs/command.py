@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
+from cli.frame.context import Context
 from cli.frame.options import File, Text, Texts, argument, option
 from cli.frame.workspace import open_for_reading, settings_of
 from cli.frame.write_command import write_new
@@ -42,7 +41,7 @@ Signed = Annotated[
 
 
 def prove(
-    context: typer.Context,
+    context: Context,
     what: What = None,
     file: File = argument("[FILE]", "The file to write the proof to (default: stdout)."),
     checkpoint: Signed = None,
@@ -103,7 +102,7 @@ def prove(
         workflow.output.result(data, lambda: told if file else str(proof).removesuffix("\n"))
 
 
-def _check_proof(context: typer.Context, path: Path, of: Path | None, named: list[str]) -> None:
+def _check_proof(context: Context, path: Path, of: Path | None, named: list[str]) -> None:
     from extensions.proofs.check_proof import check_proof
     from extensions.proofs.proof import read_proof
     from extensions.proofs.witness import read_public_keys
@@ -177,7 +176,7 @@ WitnessUrl = Annotated[
 
 
 def checkpoint(
-    context: typer.Context,
+    context: Context,
     file: CopyFile = None,
     git_tag: bool = option("Also store the checkpoint as a tag in the git repository."),
     witness: WitnessUrl = None,

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import typer
-
 from cli.frame.consent import ask_at_terminal
+from cli.frame.context import Context
 from cli.frame.options import option
 from cli.frame.workspace import OpenedWorkflow, open_for_reading, settings_of
 from cli.settings import actor_of
@@ -17,7 +16,7 @@ from service.reading.trust_marks import SALVAGED, TamperEvidence, accept_log, fi
 
 
 def pin(
-    context: typer.Context,
+    context: Context,
     replace: bool = option(
         "Pin the current logs of this folder, so that wfctl reports if somebody "
         "replaces a log. You confirm this at a terminal."
@@ -60,7 +59,7 @@ def _list_marks(workflow: OpenedWorkflow, approvals: Approvals) -> list[TamperEv
 
 
 def _repin_logs(
-    context: typer.Context, workflow: OpenedWorkflow, logs: list[tuple[Approvals, Policy]]
+    context: Context, workflow: OpenedWorkflow, logs: list[tuple[Approvals, Policy]]
 ) -> None:
     changed = [
         (a, state)

@@ -6,8 +6,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
+from cli.frame.context import Context
 from cli.frame.options import argument, option
 from cli.frame.workspace import settings_of
 from cli.terminal.output import Output, print_message
@@ -20,7 +19,7 @@ _DONE = 200
 
 
 def watch(
-    context: typer.Context,
+    context: Context,
     keys: Annotated[
         list[str],
         argument(
@@ -41,7 +40,7 @@ def watch(
 
 
 def serve(
-    context: typer.Context,
+    context: Context,
     host: str = option("ADDRESS", "Listen on this network address.", default="127.0.0.1"),
     port: int = option(
         "N", "Listen on this port. Use 0 for any free port.", min=0, max=65535, default=0
@@ -60,7 +59,7 @@ def serve(
 
 
 def cosign(
-    context: typer.Context,
+    context: Context,
     file: Annotated[
         Path,
         argument(
@@ -85,7 +84,7 @@ def cosign(
     Output(settings_of(context)).result(data, lambda: reply.body.removesuffix("\n"))
 
 
-def show(context: typer.Context) -> None:
+def show(context: Context) -> None:
     """Print the public key of the witness and the logs it watches.
 
     For each log, print the size that the witness signed last.

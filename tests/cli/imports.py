@@ -15,7 +15,7 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-from cli.program.tree import LOADER
+from cli.program.pydantic_plugins import LOADER
 from tests.cli.support import HERE, Place, call, write_plan
 
 ON_FILE = Path(__file__).parent / "imports.json"

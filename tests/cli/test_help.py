@@ -35,7 +35,7 @@ from tests.need import need_programs
 
 def program() -> Any:
     """Return the tree of commands."""
-    return build_program().__self__  # type: ignore[attr-defined]
+    return build_program()
 
 
 #: Maximum length of a command line in an example.

@@ -61,7 +61,7 @@ def test_unknown_word_suggests_the_right_command(line: str, meant: list[str]) ->
 
 def test_every_misspelled_command_is_a_usage_error() -> None:
     """Each command, group or subcommand without its last letter exits with code 2."""
-    program: Any = build_program().__self__  # type: ignore[attr-defined]
+    program: Any = build_program()
     known = {name for name, _ in _iterate_commands(program)}
     words = {word for name in known for word in name.split()}
     for slip in sorted({word[:-1] for word in words} - words - {""}):
@@ -70,7 +70,7 @@ def test_every_misspelled_command_is_a_usage_error() -> None:
 
 def test_every_suggested_command_exists() -> None:
     """The table suggests only existing commands for words that are no commands."""
-    program: Any = build_program().__self__  # type: ignore[attr-defined]
+    program: Any = build_program()
     known = {name for name, _ in _iterate_commands(program)}
     assert not known & {*MEANT}
     for meant in MEANT.values():

@@ -105,7 +105,7 @@ def test_tools_exclude_commands_reserved_for_persons(
 @pytest.mark.parametrize(("tool", "action", "route"), ROUTES)
 def test_tool_routes_match_the_command_line(tool: Tool, action: str | None, route: Route) -> None:
     """The commands, options and arguments that a tool uses exist in the program."""
-    command: Any = build_program().__self__  # type: ignore[attr-defined]
+    command: Any = build_program()
     words = list(route.words)
     while words:
         _, command, words = command.resolve_command(None, words)

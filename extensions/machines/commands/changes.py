@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-import typer
 from pydantic import ValidationError
 
 from cli.frame.ask_decision import NOBODY, Decision, DecisionKey, record_decisions
 from cli.frame.consent import Wording, consenter_of
+from cli.frame.context import Context
 from cli.frame.options import File, Text, Texts, Why, Writes, argument, option
 from cli.terminal.output import print_statement
 from extensions.machines.commands.output import (
@@ -38,7 +38,7 @@ from wording import FirstReasons
 
 
 def update(
-    context: typer.Context,
+    context: Context,
     options: Writes,
     machine: MachineId,
     values: Values = None,
@@ -61,7 +61,7 @@ def update(
 
 
 def transition(
-    context: typer.Context,
+    context: Context,
     options: Writes,
     machine: MachineId,
     to: Text = argument("[PHASE]", "The phase to enter."),
@@ -80,7 +80,7 @@ def transition(
 
 
 def append(
-    context: typer.Context,
+    context: Context,
     options: Writes,
     machine: MachineId,
     name: Annotated[str, argument("TYPE", "The event type, for example synthesize.requested.")],
@@ -100,7 +100,7 @@ def append(
 
 
 def task(
-    context: typer.Context,
+    context: Context,
     options: Writes,
     machine: MachineId,
     task_id: TaskId,
@@ -127,7 +127,7 @@ def task(
 
 
 def checkpoint(
-    context: typer.Context,
+    context: Context,
     options: Writes,
     machine: MachineId,
     summary: Annotated[str, option("TEXT", "Describe the completed work for the next session.")],
@@ -140,7 +140,7 @@ def checkpoint(
     _run_and_print_commands(context, machine, options, command)
 
 
-def cancel(context: typer.Context, options: Writes, machine: MachineId, reason: Why = None) -> None:
+def cancel(context: Context, options: Writes, machine: MachineId, reason: Why = None) -> None:
     """Cancel a phase machine.
 
     The command lists the git branches, worktrees and pull request that remain.
@@ -154,7 +154,7 @@ def cancel(context: typer.Context, options: Writes, machine: MachineId, reason: 
 
 
 def _run_and_print_commands(
-    context: typer.Context,
+    context: Context,
     machine: str,
     options: WriteOptions,
     *commands: Payload,
@@ -190,7 +190,7 @@ _WORDING = Wording(
 
 
 def approve(
-    context: typer.Context,
+    context: Context,
     options: Writes,
     machine: MachineId,
     approval: Annotated[
@@ -244,7 +244,7 @@ def approve(
 
 
 def claim(
-    context: typer.Context,
+    context: Context,
     options: Writes,
     machine: MachineId,
     task_id: TaskId,
@@ -277,7 +277,7 @@ def claim(
 
 
 def release(
-    context: typer.Context,
+    context: Context,
     options: Writes,
     machine: MachineId,
     task_id: TaskId,
@@ -297,7 +297,7 @@ def release(
 
 
 def limit(
-    context: typer.Context,
+    context: Context,
     options: Writes,
     machine: MachineId,
     loop: Annotated[

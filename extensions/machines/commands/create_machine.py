@@ -7,14 +7,13 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from cli.commands.init import Consent, signers_of
 from cli.frame.approve_plan import (
     build_typed_consent,
     has_typed_consent,
     is_signer_choice_unattended,
 )
+from cli.frame.context import Context
 from cli.frame.options import File, KeyedWrites, Text, Texts, argument, option
 from cli.frame.workspace import create_log, open_root_log, settings_of
 from cli.settings import actor_of
@@ -66,7 +65,7 @@ _KEPT = "the files do not change before something is recorded here; .wfctl/drift
 
 
 def init(
-    context: typer.Context,
+    context: Context,
     options: KeyedWrites,
     machine: Annotated[str, argument("ID", "A new id for the phase machine, for example login.")],
     values: Values = None,
@@ -127,7 +126,7 @@ def init(
 
 
 def _build_consent_fields(
-    context: typer.Context, consent: Consent, signers: Path | None
+    context: Context, consent: Consent, signers: Path | None
 ) -> dict[str, Any]:
     return {
         "consent": consent.value,
@@ -153,7 +152,7 @@ def _parse_limits(known: Definition, words: list[str]) -> dict[str, int]:
 
 
 def _create_machine(
-    context: typer.Context,
+    context: Context,
     place: Place,
     machine: str,
     command: Payload,
@@ -184,7 +183,7 @@ def _compute_first_state(root: Root, command: Payload) -> Machine:
 
 @contextmanager
 def _open_new_machine_service(
-    context: typer.Context, place: Place, machine: str, options: WriteOptions
+    context: Context, place: Place, machine: str, options: WriteOptions
 ) -> Iterator[MachineService]:
     root, is_there = place
     if not is_there:
@@ -200,7 +199,7 @@ def _open_new_machine_service(
 
 
 def _record_first_event(
-    context: typer.Context,
+    context: Context,
     service: MachineService,
     command: Payload,
     options: WriteOptions,
@@ -250,7 +249,7 @@ LaterPolicy = Annotated[
 
 
 def import_(
-    context: typer.Context,
+    context: Context,
     options: KeyedWrites,
     path: Annotated[
         Path,
@@ -309,7 +308,7 @@ def import_(
     _create_machine(context, place, one.id, command, options, sources[0], notes, **more)
 
 
-def _choose_root(context: typer.Context, sources: Sources) -> Place:
+def _choose_root(context: Context, sources: Sources) -> Place:
     settings = settings_of(context)
     first = next(iter(sources))
     where = (settings.database_url, settings.journal)
@@ -319,7 +318,7 @@ def _choose_root(context: typer.Context, sources: Sources) -> Place:
 
 
 def _import_tracks(
-    context: typer.Context,
+    context: Context,
     each: list[tuple[dict[Path, bytes], takeover.ImportedMachine]],
     policy: dict[str, Any],
     options: WriteOptions,

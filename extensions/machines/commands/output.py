@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Annotated, Any
 
-import typer
-
 from cli.commands.append import parse_json_object, read_option_text
+from cli.frame.context import Context
 from cli.frame.options import Text, Texts, argument, option
 from cli.frame.workspace import open_log_for_writing, settings_of
 from cli.settings import Format
@@ -222,7 +221,7 @@ def _refuse_json_constant(name: str) -> Any:
 
 @contextmanager
 def open_for_writing(
-    context: typer.Context, machine: str, dry_run: bool, claim: str | None = None
+    context: Context, machine: str, dry_run: bool, claim: str | None = None
 ) -> Iterator[tuple[MachineService, Output]]:
     """Open a machine for writing, or for reading in a dry run.
 

@@ -8,9 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from cli.frame.ask_decision import DecisionKey, build_edit_dismissal, record_decisions
+from cli.frame.context import Context
 from cli.frame.exit_codes import FINDINGS
 from cli.frame.options import AsOf, KeyedWrites, Text, Texts, Writes, argument, option
 from cli.frame.workspace import OpenedWorkflow, open_for_reading, settings_of
@@ -71,7 +70,7 @@ Document = dict[str, Any]
 
 
 def get(
-    context: typer.Context,
+    context: Context,
     machine: MachineId,
     query: Text = option(
         "PATH", "Print only the value at this dot path, for example tasks.t1.status."
@@ -127,7 +126,7 @@ def _format_summary(state: Machine) -> list[str]:
 
 
 def check(
-    context: typer.Context,
+    context: Context,
     file: Annotated[
         str, argument("FILE", "The YAML file with the definition of phases, or - for stdin.")
     ],
@@ -144,7 +143,7 @@ def check(
 
 
 def describe(
-    context: typer.Context,
+    context: Context,
     name: Text = argument(
         "[TYPE|ID]",
         "A type of phase machine, for example feature, or the id of a phase machine. "
@@ -187,9 +186,7 @@ def describe(
     print_answer(output, data[0] if one else data, text)
 
 
-def _find_definitions(
-    context: typer.Context, name: str | None, file: str | None
-) -> list[Definition]:
+def _find_definitions(context: Context, name: str | None, file: str | None) -> list[Definition]:
     if file is not None:
         return [load_definition_file(file)]
     if name is None or name in SHIPPED:
@@ -204,7 +201,7 @@ def _find_definitions(
 
 
 def drift(
-    context: typer.Context,
+    context: Context,
     options: Writes,
     machine: MachineId,
     file: Text = argument(
@@ -259,7 +256,7 @@ def drift(
         print_outcome(output, service, outcome, options)
 
 
-def _show_edits(context: typer.Context, machine: str, file: str | None) -> None:
+def _show_edits(context: Context, machine: str, file: str | None) -> None:
     with open_for_reading(context, machine) as machines:
         known = machine_log(machines, machine)
         state = known.current()
@@ -274,7 +271,7 @@ def _show_edits(context: typer.Context, machine: str, file: str | None) -> None:
         text = "\n".join(map(_edit_line, found)) or "no manual edit waits for a decision"
         print_answer(machines.output, {"changes": found}, lambda: text, state)
     if found:
-        raise typer.Exit(FINDINGS)
+        raise SystemExit(FINDINGS)
 
 
 def _list_unrecorded_edits(look: MachineFilesReader, state: Machine) -> list[Document]:
@@ -302,7 +299,7 @@ def _edit_line(change: Document) -> str:
 
 
 def list_(
-    context: typer.Context,
+    context: Context,
     type_: Text = option("--type", "List only phase machines of this type, for example feature."),
     phase: Text = option("List only phase machines in this phase, for example review."),
     limit: int | None = option(
@@ -366,7 +363,7 @@ def _listing_line(row: Document) -> str:
 
 
 def rehydrate(
-    context: typer.Context,
+    context: Context,
     options: KeyedWrites,
     machine: MachineId,
     resume_from: Text = option(
@@ -499,7 +496,7 @@ class MachineFollower:
         return View(tuple(Line(mark_invisible_characters(one)[:width]) for one in shown), bottom)
 
 
-def print_documents(context: typer.Context, id_: str, view: Moment | None) -> None:
+def print_documents(context: Context, id_: str, view: Moment | None) -> None:
     """Print the content of a machine's state files, now or at a moment."""
     with open_for_reading(context, id_) as machines:
         known = machine_log(machines, id_).current(view)
