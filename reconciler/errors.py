@@ -30,7 +30,6 @@ Each carries a stable ``code``, its ``message``, and its values in ``data``.
 from __future__ import annotations
 
 from pathlib import Path
-from tempfile import gettempdir
 
 from eventstore.disk_space import describe_os_error
 from wording import TemplatedError
@@ -51,6 +50,8 @@ def format_error_message(error: Exception, root: Path) -> str:
     For an `OSError`, the message names the cause, such as a full disk.
     """
     if isinstance(error, OSError):
+        from tempfile import gettempdir  # few commands need it
+
         return describe_os_error(error, root, Path(gettempdir()))
     return str(getattr(error, "message", error))
 

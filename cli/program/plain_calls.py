@@ -27,8 +27,8 @@ from cli.program.global_options import handle_global_options
 from cli.program.parameters import REQUIRED, CommandParameter, read_parameters
 from cli.version import print_version
 
-_WHOLE = re.compile(r"(0|[1-9][0-9]{0,17})\Z")
-_DECIMAL = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?\Z")
+_WHOLE = r"(0|[1-9][0-9]{0,17})\Z"
+_DECIMAL = r"[0-9]{1,9}(\.[0-9]{1,9})?\Z"
 #: Maximum number of words in the name of a command.
 _LONGEST_NAME = 3
 
@@ -207,9 +207,9 @@ def _convert(kind: Any, word: str) -> Any:
     """Return a word as a value of a type."""
     if kind in (str, Path):
         return kind(word)
-    if kind is int and _WHOLE.match(word):
+    if kind is int and re.match(_WHOLE, word):
         return int(word)
-    if kind is float and _DECIMAL.match(word):
+    if kind is float and re.match(_DECIMAL, word):
         return float(word)
     if isinstance(kind, type) and issubclass(kind, Enum):
         for member in kind:

@@ -22,7 +22,7 @@ TYPES = frozenset({"line.imported", "state.imported"})
 #: started it.
 TAKEN_OVER = "att-0001"
 #: Pattern of the folder of an attempt that wfctl launched, relative to the stage's folder.
-_OWN = re.compile(r"\.attempts/att-[0-9]{4,}-[0-9a-f]{8}")
+_OWN = r"\.attempts/att-[0-9]{4,}-[0-9a-f]{8}"
 
 
 def build_imported_workflow(document: dict[str, Any]) -> Workflow:
@@ -139,7 +139,7 @@ def _add_attempt_to_imported_stage(stage: Stage, event: Event) -> None:
     submission = process.get("submission_json") or f"{stage.id}/submission.json"
     session = process.get("tmux_session")
     folder = submission.removesuffix("/submission.json")
-    is_own = bool(_OWN.fullmatch(folder.removeprefix(f"{stage.id}/")))
+    is_own = bool(re.fullmatch(_OWN, folder.removeprefix(f"{stage.id}/")))
     attempt = Attempt(
         id=TAKEN_OVER,
         started_at=since,

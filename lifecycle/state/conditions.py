@@ -330,15 +330,13 @@ _OF_THE_PLAN = frozenset({"REJECTED", "LIMIT_EXCEEDED"})
 #: Prefix of a failure's cause if the job could not be built from the plan.
 PLAN_CAUSE = "plan: "
 #: Messages of a job that needed more time or memory than the plan allows.
-_LIMIT_CAUSE = re.compile(
-    "ended by its time limit of|its scheduler says (TIMEOUT|OUT_OF_MEMORY|DEADLINE)"
-)
+_LIMIT_CAUSE = "ended by its time limit of|its scheduler says (TIMEOUT|OUT_OF_MEMORY|DEADLINE)"
 
 
 def is_failure_caused_by_plan(state: Workflow, stage: Stage) -> bool:
     """Return whether the stage failed because of values in the current plan."""
     because = _cause_under_current_plan(state, stage)
-    if because.startswith(PLAN_CAUSE) or _LIMIT_CAUSE.search(because):
+    if because.startswith(PLAN_CAUSE) or re.search(_LIMIT_CAUSE, because):
         return True
     return bool(because) and bool(stage.attempts) and stage.attempts[-1].verdict in _OF_THE_PLAN
 

@@ -15,7 +15,7 @@ _ROOT = re.compile(r"[\"']?\$(?:WFCTL_ROOT\b|\{WFCTL_ROOT\})[\"']?", re.ASCII)
 _INPUT = re.compile(r"\$(?:WFCTL_INPUT_(\d+)|\{WFCTL_INPUT_(\d+)\})", re.ASCII)
 #: A word with one of these characters is changed by the shell before the program starts. Its file
 #: name is therefore unknown.
-_EXPANDED = re.compile(r"[$`*?\[\]{}~]")
+_EXPANDED = r"[$`*?\[\]{}~]"
 
 
 class RunFile(NamedTuple):
@@ -52,11 +52,11 @@ def find_command_scripts(stage: Stage, name: str, folder: str) -> Iterator[RunFi
             yield RunFile(place, runs=True, module=word, search=search)
         elif word and "\0" not in word:
             yield RunFile(
-                resolve_relative_path(place, word), runs=one.runs and not _EXPANDED.search(word)
+                resolve_relative_path(place, word), runs=one.runs and not re.search(_EXPANDED, word)
             )
     for one in find_program_files(command):
         word = expand_root_and_input_variables(stage, folder, one.name)
-        if not word.startswith("/") and not _EXPANDED.search(word):
+        if not word.startswith("/") and not re.search(_EXPANDED, word):
             place = resolve_relative_path(
                 folder, expand_root_and_input_variables(stage, folder, one.folder)
             )

@@ -25,7 +25,7 @@ PLAN = "plan"
 PLAN_CHANGE = "plan_change"
 _OF_LOOP = "rounds."  # followed by the name of a loop, whose envelope is a mandate
 #: Pattern of the name of an attempt's folder: the id of the attempt and a random mark.
-_NAME = re.compile(r"(att-[0-9]{4,})-([0-9a-f]{8})")
+_NAME = r"(att-[0-9]{4,})-([0-9a-f]{8})"
 
 
 @dataclass(slots=True)
@@ -149,7 +149,7 @@ class Attempt:
 
         It differs from the attempt's id if an earlier, lost log assigned it.
         """
-        found = _NAME.fullmatch(self._folder)
+        found = re.fullmatch(_NAME, self._folder)
         return found[1] if found else self.id
 
     @property
@@ -158,7 +158,7 @@ class Attempt:
 
         It distinguishes attempts with equal ids in copies of the workflow or earlier logs.
         """
-        found = _NAME.fullmatch(self._folder)
+        found = re.fullmatch(_NAME, self._folder)
         return found[2] if found else ""
 
     @property

@@ -11,7 +11,6 @@ from dataclasses import replace
 from hashlib import sha256
 from itertools import pairwise
 from math import sqrt
-from statistics import fmean, variance
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lifecycle.words.limits import MAX_TASKS
@@ -106,6 +105,8 @@ def strip_replicate(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def compute_mean(values: Sequence[float]) -> Mean:
     """Return the mean of at least one value, with the standard error of the mean."""
+    from statistics import fmean, variance  # few commands need it
+
     count = len(values)
     error = sqrt(variance(values) / count) if count > 1 else None
     return Mean(fmean(values), error)

@@ -7,7 +7,6 @@ have to distinguish them. They do no I/O.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
 
 from lifecycle.sweeps import definition
@@ -40,12 +39,8 @@ class RecordedTasks(Protocol):
         """Return the newest record of the tasks' states (`TasksObserved`), or None."""
 
 
-@dataclass(frozen=True, slots=True)
 class PlainWork:
     """The computation of an ordinary stage: one command, which writes the stage's outputs."""
-
-    stage: str
-    parameters: Mapping[str, Any]
 
     #: The task tables and the folder of tasks, relative to the root. wfctl itself writes the
     #: tables.
@@ -71,6 +66,10 @@ class PlainWork:
     fixed_in_rounds: ClassVar[frozenset[str]] = frozenset()
     #: Phrase for one run of the command, for use in messages.
     run_name: ClassVar[str] = "the command"
+
+    def __init__(self, stage: str, parameters: Mapping[str, Any]) -> None:
+        self.stage = stage
+        self.parameters = parameters
 
     @property
     def command_folder(self) -> str:
@@ -162,21 +161,21 @@ class PlainWork:
         return iter(())
 
 
-@dataclass(frozen=True, slots=True)
 class MappedWork:
     """The computation of a sweep: one command for each point of a map, each in its own folder.
 
     wfctl writes the stage's outputs, the task tables. See `PlainWork` for the attributes.
     """
 
-    stage: str
-    parameters: Mapping[str, Any]
-
     output_command: ClassVar[str | None] = None
     output_metrics: ClassVar[Mapping[str, Metric]] = {}
     grows_by_rounds: ClassVar[bool] = True
     fixed_in_rounds: ClassVar[frozenset[str]] = frozenset({MAP, "task_outputs", "forward_files"})
     run_name: ClassVar[str] = "each point"
+
+    def __init__(self, stage: str, parameters: Mapping[str, Any]) -> None:
+        self.stage = stage
+        self.parameters = parameters
 
     @property
     def tables(self) -> tuple[str, ...]:

@@ -190,8 +190,8 @@ def split_pointer(pointer: str) -> list[str]:
     return [key.replace("~1", "/").replace("~0", "~") for key in pointer.split("/")[1:]]
 
 
-_POINTER = re.compile(r"(?:/(?:[^~/]|~[01])*)*")
-_PLACE = re.compile(r"0|[1-9][0-9]*")
+_POINTER = r"(?:/(?:[^~/]|~[01])*)*"
+_PLACE = r"0|[1-9][0-9]*"
 
 
 def is_pointer(text: str) -> bool:
@@ -199,7 +199,7 @@ def is_pointer(text: str) -> bool:
 
     The empty string is a pointer to the whole document.
     """
-    return _POINTER.fullmatch(text) is not None
+    return re.fullmatch(_POINTER, text) is not None
 
 
 def value_at(value: Any, pointer: str) -> Any:
@@ -213,7 +213,7 @@ def value_at(value: Any, pointer: str) -> Any:
             f"{pointer!r:.80}"
         )
     for key in split_pointer(pointer):
-        if isinstance(value, list) and not _PLACE.fullmatch(key):
+        if isinstance(value, list) and not re.fullmatch(_PLACE, key):
             raise LookupError(f"expected a place in a list, found {key!r:.80}")
         value = value[int(key)] if isinstance(value, list) else value[key]
     return value

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from math import ceil, isfinite
-from typing import Any
+from typing import Any, NamedTuple
 
 from lifecycle.words.mandates import LONGEST, TIME_LIMIT
 
@@ -41,8 +40,7 @@ _SAME_OPTIONS: Mapping[str, re.Pattern[str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ResourceRequest:
+class ResourceRequest(NamedTuple):
     """The amount of one resource that the first attempt requests, and how the amount grows."""
 
     start: float

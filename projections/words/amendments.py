@@ -22,7 +22,7 @@ _VALUES, _LETTERS = 5, 80
 #: Placeholder for a missing value.
 _NOTHING = object()
 #: Pattern of keys that need no quotes in a dotted path.
-_PLAIN = re.compile(r"[\w.-]+")
+_PLAIN = r"[\w.-]+"
 Parts = tuple[str, ...]
 """A changed place with its old and new value, or one text for another action."""
 
@@ -105,7 +105,7 @@ def _compare_values(place: str, old: Any, new: Any) -> Iterator[Parts]:
     sides = [one if isinstance(one, dict) else {} for one in (old, new)]
     if any(sides) and all(one is _NOTHING or isinstance(one, dict) for one in (old, new)):
         for key in dict.fromkeys([*sides[0], *sides[1]]):
-            step = key if _PLAIN.fullmatch(key) else _format_json(key)
+            step = key if re.fullmatch(_PLAIN, key) else _format_json(key)
             yield from _compare_values(
                 f"{place}.{step}", *(one.get(key, _NOTHING) for one in sides)
             )

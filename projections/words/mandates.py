@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from lifecycle.state.effort import MandateUse, compute_mandate_use
 from lifecycle.state.workflow import Workflow
@@ -14,8 +13,7 @@ from projections.words.text import spell_unseen
 _HOUR = 3600.0
 
 
-@dataclass(frozen=True, slots=True)
-class MandateStanding:
+class MandateStanding(NamedTuple):
     """A mandate (permission given in advance), and the used part of each limit."""
 
     mandate: Mandate

@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 #: Unicode characters that Python regards as printable but that are invisible: fillers, joiners,
 #: selectors and blanks.
-_UNSEEN = re.compile(
+_UNSEEN = (
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0"
     "\U000e0100-\U000e01ef]"
 )
 _MARK = "\N{REPLACEMENT CHARACTER}"
 #: Control characters, except tab and newline.
-_STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_STEERING = "[\x00-\x08\x0b-\x1f\x7f-\x9f]"
 
 
 def spell_unseen(text: str) -> str:
@@ -44,12 +44,12 @@ def mark_control_characters(text: str) -> str:
     Tabs and newlines stay. All output of wfctl passes through this function. Text for a person also
     passes through `mark_invisible_characters` or `spell_unseen`.
     """
-    return _STEERING.sub(_MARK, text.replace("\r\n", "\n"))
+    return re.sub(_STEERING, _MARK, text.replace("\r\n", "\n"))
 
 
 def escape_json_controls(document: str) -> str:
     """Return an equivalent JSON document in which all control characters are escaped."""
-    return _STEERING.sub(lambda found: _escape_letter(found[0]), document)
+    return re.sub(_STEERING, lambda found: _escape_letter(found[0]), document)
 
 
 def mark_invisible_in_each_line(text: str) -> str:
@@ -82,10 +82,10 @@ def escape_invisible_in_json(document: str) -> str:
 
 
 def _replace_unseen(text: str, sign: Callable[[str], str]) -> str:
-    if text.isprintable() and _UNSEEN.search(text) is None:
+    if text.isprintable() and re.search(_UNSEEN, text) is None:
         return text
     return "".join(
-        letter if letter.isprintable() and not _UNSEEN.match(letter) else sign(letter)
+        letter if letter.isprintable() and not re.match(_UNSEEN, letter) else sign(letter)
         for letter in text
     )
 

@@ -412,7 +412,7 @@ def _submission_copy_paths(attempt: AttemptPaths, digest: str) -> tuple[Path, Pa
 
 
 #: Matches a special character that was escaped in a glob pattern.
-_ESCAPED = re.compile(r"\[([*?[])\]")
+_ESCAPED = r"\[([*?[])\]"
 
 
 def iterate_forwarded_paths(own: Mapping[str, Any]) -> Iterator[Path]:
@@ -428,5 +428,5 @@ def iterate_forwarded_paths(own: Mapping[str, Any]) -> Iterator[Path]:
     for pattern in dict.fromkeys(patterns):
         found = sorted(base.glob(pattern)) if has_magic(pattern) else [base / pattern]
         if not found or not exists(found[0]):
-            raise MissingInput(_ESCAPED.sub(r"\1", pattern))
+            raise MissingInput(re.sub(_ESCAPED, r"\1", pattern))
         yield from found

@@ -12,9 +12,7 @@ from lifecycle.words.scripts import IMPORTED
 from service.root.folder_entries import is_file
 
 #: Pattern of an import: ``import a.b, c as d`` or ``from a.b import c``, also in ``python -c``.
-_IMPORT = re.compile(
-    r"\b(?:from[ \t]+([A-Za-z_]\w*)[\w.]*[ \t]+import\b|import[ \t]+([^\n;#'\"]+))"
-)
+_IMPORT = r"\b(?:from[ \t]+([A-Za-z_]\w*)[\w.]*[ \t]+import\b|import[ \t]+([^\n;#'\"]+))"
 #: Names of the files that Python runs when it imports or runs a package.
 _PACKAGE = ("__init__", "__main__")
 _NAME = re.compile(r"\s*([A-Za-z_]\w*)")
@@ -99,6 +97,6 @@ def find_imported_names(script: Path) -> Iterator[str]:
 
 def find_imported_names_in_text(text: str) -> Iterator[str]:
     """Yield the top-level module name of each import in Python code or in a command."""
-    for found in _IMPORT.finditer(text):
+    for found in re.finditer(_IMPORT, text):
         parts = [found[1]] if found[1] else found[2].split(",")
         yield from (match[1] for match in map(_NAME.match, parts) if match)

@@ -41,7 +41,7 @@ _MODULES = 200
 #: Maximum number of characters of a part of a command to show to a person.
 _SHOWN = 120
 #: Pattern of words that may be paths. For example, ``--script=check.py`` contains two words.
-_WORDS = re.compile(r"[^\s=;|&<>()$`'\"*?\[\]{}\\]+")
+_WORDS = r"[^\s=;|&<>()$`'\"*?\[\]{}\\]+"
 
 
 def find_script_digests(root: Path, state: Workflow, stage: Stage | None = None) -> dict[str, str]:
@@ -255,7 +255,7 @@ def _find_command_paths(root: Path, stage: Stage, name: str, folder: str) -> Ite
     command = stage.parameters.get(name)
     if not isinstance(command, str):
         return
-    for word in _WORDS.findall(expand_root_and_input_variables(stage, folder, command)):
+    for word in re.findall(_WORDS, expand_root_and_input_variables(stage, folder, command)):
         if "/" in word or "." in word:
             yield from _join_below(folder, word)
     for one in find_command_scripts(stage, name, folder):

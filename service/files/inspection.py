@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from eventstore.regular_files import NotRegular, TooLarge
 from lifecycle.state.workflow import Drift
@@ -30,8 +29,7 @@ LOG = progress_log.FILE_NAME
 _MISSING = "is missing; the next command that writes creates it again"
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(NamedTuple):
     """A generated file that differs from the log. ``kind`` is missing, behind or changed."""
 
     file: str

@@ -18,7 +18,7 @@ from service.root.atomic_files import system_clock, utc_text
 #: Largest version number that a database can store.
 _LAST = 2**63 - 1
 _SESSION = "session:"
-_AGO = re.compile(r"(\d{1,9}|an?) +(second|minute|hour|day|week)s? +ago")
+_AGO = r"(\d{1,9}|an?) +(second|minute|hour|day|week)s? +ago"
 _NAMED = {"now": timedelta(), "yesterday": timedelta(days=1)}
 
 
@@ -94,7 +94,7 @@ def _parse_time(text: str, now: datetime) -> datetime:
     words = " ".join(text[2:-1].split())
     if words in _NAMED:
         return now - _NAMED[words]
-    ago = _AGO.fullmatch(words)
+    ago = re.fullmatch(_AGO, words)
     if ago is None:
         return datetime.fromisoformat(words)
     number = int(ago[1]) if ago[1].isdecimal() else 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cli.commands.status import WorkflowFollower
+from cli.frame.follow_state import WorkflowFollower
 from cli.frame.workspace import open_workflow_for_reading
 from cli.settings import Settings
 from wfctl_eventstore.extension import Follower, require_extension
