@@ -38,6 +38,7 @@ from reconciler.host import small_files as plain
 from reconciler.host.file_locks import is_lock_held
 from reconciler.records import traces
 from reconciler.submission import build as submission
+from reconciler.submission.form import describe_form
 from reconciler.submission.forwarded_links import check_forwarded_links
 from service.root.atomic_files import write_whole
 from service.root.paths_within_root import is_inside
@@ -67,6 +68,8 @@ class DPDispatcherRunner:
         # This variable names the attempt whose command started this process. A monitor that is
         # launched here does not belong to that attempt.
         self._environ.pop(RUN, None)
+        #: Forms of submissions that DPDispatcher has accepted. A check takes a third of a second.
+        self._accepted_forms: set[str] = set()
 
     def check(self, attempt: AttemptPaths, given: Mapping[str, Any]) -> str:
         """Check the submission without writing, and return its SHA-256.
@@ -153,7 +156,10 @@ class DPDispatcherRunner:
         own, where = submission.build_attempt_copy(given, attempt, described)
         text = json.dumps(own, indent=2, ensure_ascii=False) + "\n"
         check_forwarded_links(attempt.root, iterate_forwarded_paths(own), Path(where.scratch))
-        self._check_with_dpdispatcher(attempt, text, submission.uses_ref(own))
+        form = describe_form(own)
+        if form not in self._accepted_forms:
+            self._check_with_dpdispatcher(attempt, text, submission.uses_ref(own))
+            self._accepted_forms.add(form)
         return own, where, text
 
     def _check_with_dpdispatcher(self, attempt: AttemptPaths, text: str, allow_ref: bool) -> None:
