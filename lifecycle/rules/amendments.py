@@ -469,11 +469,17 @@ def _list_consequences(state: Workflow, amendment: Amendment, impact: Impact) ->
     for stage in impact.invalidated:
         if not (amendment.kind == "stage_skip" and stage == amendment.stage):
             yield p.StageInvalidated(stage=stage, amendment=id_)
-    if amendment.kind == "stage_skip":
+    # Another amendment may have skipped the stage since the proposal.
+    if amendment.kind == "stage_skip" and not _is_skipped(state, amendment):
         reason = amendment.reason or amendment.description
         yield p.StageSkipped(stage=str(amendment.stage), amendment=id_, reason=reason)
     for stage, kept_as in impact.kept.items():
         yield p.OutputsArchived(stage=stage, kept_as=kept_as, amendment=id_)
+
+
+def _is_skipped(state: Workflow, amendment: Amendment) -> bool:
+    """Return whether the stage of an amendment is skipped already."""
+    return state.stage(str(amendment.stage)).status is Status.SKIPPED
 
 
 def decide_rejection(state: Workflow, command: p.AmendmentRejected) -> Decision:

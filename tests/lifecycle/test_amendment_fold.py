@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from lifecycle.payload import models as p
+from lifecycle.rules.decide import decide
 from lifecycle.state.status import Status
 from tests.lifecycle import support as s
 
@@ -83,3 +84,14 @@ def test_fold_does_not_modify_its_input_state() -> None:
     copy = s.given()
     s.recorded(before, *s.approved("stage_skip", "stage-1"), s.attempt("stage-1"))
     assert before == copy
+
+
+def test_second_approved_skip_of_a_stage_records_no_skip() -> None:
+    """If two skips of a stage were proposed, only the first approval records that it is skipped."""
+    skip = p.AmendmentProposed(kind="stage_skip", stage="stage-2", description="not needed")
+    first, second = (
+        p.AmendmentApproved(amendment=f"amend-{number}", proof={"policy": "trust"})
+        for number in (1, 2)
+    )
+    state = s.given(skip, skip, first)
+    assert s.types(decide(state, second, s.AT)) == ["amendment.approved"]
