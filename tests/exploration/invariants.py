@@ -13,8 +13,8 @@ from lifecycle.state.workflow import Stage, Workflow
 from projections.screens.next_actions import next_actions
 from tests.exploration.search import Place, Step
 
-#: Events by which only a person, or a rule that a person approved, changes a finished workflow.
-_REOPENING = ("amendment.approved", "round.begun")
+#: Events that may change a finished workflow.
+_REOPENING = frozenset({"amendment.approved"})
 
 
 def check_attempts_start_once(step: Step) -> str | None:
@@ -95,18 +95,17 @@ def check_finish_is_final(step: Step) -> str | None:
     A workflow is finished exactly if all its stages and loops are finished.
     """
     before, after = step.before.flow, step.after.flow
+    types = [entry.type for entry in step.entries]
+    if before.workflow_status == "completed" and step.move.change is None:
+        if _answer(before) != _answer(after) and _REOPENING.isdisjoint(types):
+            return f"the results of a finished workflow changed by {', '.join(types)}"
+        if "workflow.completed" in types and "workflow.reopened" not in types:
+            return "a finished workflow was completed again"
     done = all(stage.status in FINISHED for stage in after.stages.values()) and all(
         loop.over is not None for loop in after.loops.values()
     )
     if done != (after.workflow_status == "completed"):
         return f"all work is {'' if done else 'not '}done, but the status does not show this"
-    types = [entry.type for entry in step.entries]
-    if before.workflow_status != "completed" or step.move.change is not None:
-        return None
-    if "workflow.completed" in types and "workflow.reopened" not in types:
-        return "a finished workflow was completed again"
-    if _answer(before) != _answer(after) and not set(types) & {*_REOPENING}:
-        return f"the results of a finished workflow changed by {', '.join(types)}"
     return None
 
 
@@ -115,15 +114,17 @@ def _answer(flow: Workflow) -> list[object]:
     return [(one.id, one.status, one.results, one.metrics) for one in flow.stages.values()]
 
 
-def check_approvals_follow_the_policy(step: Step) -> str | None:
-    """Return a problem if an approval takes effect that the policy forbids, or the reverse."""
-    if step.move.counts is None:
+def check_only_valid_events_have_effect(step: Step) -> str | None:
+    """Return a problem if an invalid event changes the state, or if a valid approval does not.
+
+    The move states whether its event, such as an approval under the consent policy, is valid.
+    """
+    if step.move.has_effect is None:
         return None
-    if step.move.counts:
-        id_ = getattr(step.move.command, "amendment", "")
-        found = step.after.flow.amendments.get(id_)
-        is_new = step.before.flow.amendments[id_].status != "approved"
-        approved = found is not None and found.status == "approved" and is_new
-        return None if approved else "a valid approval had no effect"
-    same = step.before.key == step.after.key
-    return None if same else "an approval took effect that the consent policy does not allow"
+    is_same = step.before.key == step.after.key
+    if not step.move.has_effect:
+        return None if is_same else "an event that is not valid changed the state"
+    named = getattr(step.move.command, "amendment", None)
+    found = step.after.flow.amendments.get(named or "")
+    is_approved = named is None or (found is not None and found.status == "approved")
+    return None if is_approved and not is_same else "a valid event had no effect"

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from extensions.protocol_check.behaviour import first_breach
@@ -70,7 +71,7 @@ class Place:
         """The hash of the last event."""
         return self.log.entries[-1].hash
 
-    @property
+    @cached_property
     def key(self) -> bytes:
         """The key of the state, which is equal for states with the same future."""
         copied = self.copy.key if self.copy is not None else None
@@ -81,9 +82,10 @@ class Place:
 class Move:
     """An action: a command, or a change of the whole state without a command.
 
-    ``is_row`` means that a program writes the event into the log even if the rules refuse the
-    command. ``counts`` states whether an approval must take effect. None means that the search
-    does not check this.
+    ``is_row`` means that a program writes an approval, with all events that name its amendment,
+    into the log even if the rules refuse the command. ``is_raw`` means that a program writes the
+    command unchanged. ``has_effect`` states whether the event must change the state. None means
+    that the search does not check this.
     """
 
     text: str
@@ -91,7 +93,8 @@ class Move:
     actor: str = "user"
     change: Callable[[Place], Place] | None = None
     is_row: bool = False
-    counts: bool | None = None
+    is_raw: bool = False
+    has_effect: bool | None = None
 
 
 class Step(NamedTuple):
@@ -118,6 +121,8 @@ class World:
     moves: Callable[[Place], Iterable[Move]]
     judge: Judge = lambda _, __: None
     invariants: Sequence[Invariant] = ()
+    #: Invariants that depend only on the state after a transition.
+    of_new_states: Sequence[Invariant] = ()
 
 
 @dataclass
@@ -149,18 +154,18 @@ def explore(world: World, every: int = 10) -> Exploration:
     The protocol check reads the history of each state that leads to no new state, and of every
     N-th transition, where N is ``every``.
     """
-    start = _create(world)
+    start = create_place(world)
     found, came = Exploration(), {start.key: (b"", "")}
     queue = deque([(start.key, start)])
     while queue and found.problem is None:
         here, place = queue.popleft()
         is_last = True
         for step in _take_steps(world, place, found):
-            found.problem = _find_problem(world, step, found, every)
+            new = step.after.key
+            found.problem = _find_problem(world, step, found, every, is_new=new not in came)
             if found.problem is not None:
                 found.path = [*_path(came, here), step.move.text]
                 return found
-            new = step.after.key
             if new not in came:
                 came[new], is_last = (here, step.move.text), False
                 queue.append((new, step.after))
@@ -181,12 +186,14 @@ def _take_steps(world: World, place: Place, found: Exploration) -> Iterator[Step
             yield step
 
 
-def _find_problem(world: World, step: Step, found: Exploration, every: int) -> str | None:
-    for invariant in world.invariants:
+def _find_problem(
+    world: World, step: Step, found: Exploration, every: int, *, is_new: bool
+) -> str | None:
+    for invariant in (*world.invariants, *(world.of_new_states if is_new else ())):
         problem = invariant(step)
         if problem is not None:
             return problem
-    is_sample = found.transitions % every == 0 and not step.move.is_row
+    is_sample = found.transitions % every == 0 and not (step.move.is_row or step.move.is_raw)
     return _check_protocol(step.after, found) if is_sample else None
 
 
@@ -197,7 +204,8 @@ def _path(came: dict[bytes, tuple[bytes, str]], key: bytes) -> Iterator[str]:
         yield text
 
 
-def _create(world: World) -> Place:
+def create_place(world: World) -> Place:
+    """Return the state after the creation of the workflow."""
     entries = tuple(_record(decide(None, world.creation, AT), None, 0, "user"))
     *_, (_, flow) = fold_events(None, entries)
     return Place(flow, Log(None, entries))
@@ -207,14 +215,7 @@ def take_step(place: Place, move: Move, judge: Judge) -> Step | None:
     """Return the transition of a move, or None if the rules refuse it or it changes nothing."""
     if move.change is not None:
         return Step(place, move, (), move.change(place))
-    command = move.command
-    assert command is not None
-    try:
-        planned = decide(place.flow, command, AT)
-    except LifecycleError:
-        if not move.is_row:
-            return None
-        planned = [command]
+    planned = _plan_events(place.flow, move)
     if not planned:
         return None
     entries = tuple(_record(planned, place.log, place.generation, move.actor))
@@ -224,6 +225,23 @@ def take_step(place: Place, move: Move, judge: Judge) -> Step | None:
         for _, folded in fold_events(flow, [entry], {entry.hash} if is_valid else ()):
             flow = folded
     return Step(place, move, entries, replace(place, flow=flow, log=Log(place.log, entries)))
+
+
+def _plan_events(flow: Workflow, move: Move) -> list[Payload]:
+    """Return the events of a command, or no event if the rules refuse the command."""
+    command = move.command
+    assert command is not None
+    if move.is_raw:
+        return [command]
+    try:
+        planned = decide(flow, command, AT)
+    except LifecycleError:
+        return [command] if move.is_row else []
+    return [one for one in planned if _names_amendment(one)] if move.is_row else planned
+
+
+def _names_amendment(event: Payload) -> bool:
+    return bool(getattr(event, "amendment", None) or getattr(event, "superseded_by", None))
 
 
 def _record(
@@ -256,4 +274,6 @@ def _check_protocol(place: Place, found: Exploration) -> str | None:
         for entry in place.log.read()
     )
     breach = first_breach(bodies)
-    return None if breach is None else f"protocol check: {breach}"
+    if breach is None:
+        return None
+    return f"protocol check: version {breach.version}: {breach.promise}: {breach.message}"

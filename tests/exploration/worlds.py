@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 from lifecycle.payload import models as p
@@ -24,9 +25,18 @@ EVERY_INVARIANT = (
     invariants.check_one_attempt_runs,
     invariants.check_results_were_computed,
     invariants.check_finish_is_final,
-    invariants.check_approvals_follow_the_policy,
-    invariants.check_something_can_be_done,
+    invariants.check_only_valid_events_have_effect,
 )
+OF_NEW_STATES = (invariants.check_something_can_be_done,)
+
+
+def build_world(
+    name: str, moves: Callable[[Place], Iterator[Move]], *stages: dict[str, Any], **more: Any
+) -> World:
+    """Return a world whose workflow has the given stages, and the consent policy `trust`."""
+    plan = {"workflow_id": "w", "stages": [*stages], **more}
+    creation = build_creation_payload(plan, created=AT, consent="trust")
+    return World(name, creation, moves, invariants=EVERY_INVARIANT, of_new_states=OF_NEW_STATES)
 
 
 def stage_definition(id_: str, *depends_on: str, **parameters: Any) -> dict[str, Any]:
@@ -47,13 +57,19 @@ def start(place: Place, stage: Stage, **more: Any) -> p.AttemptStarted:
 
 
 def user_moves(place: Place, stage: Stage, most: int) -> Iterator[Move]:
-    """Yield the commands of a user for a stage, with at most ``most`` attempts."""
+    """Yield the commands of a user that start a stage, with at most ``most`` attempts."""
     id_ = stage.id
     if len(stage.attempts) < most:
         yield Move(f"dispatch {id_}", start(place, stage))
-        yield Move(f"diagnose {id_}", start(place, stage, diagnostic=True))
     yield Move(f"retry {id_}", p.StageRetried(stage=id_, fix="corrected"))
     yield Move(f"cancel {id_}", p.StageFailed(stage=id_, error="cancelled", stop=True))
+
+
+def further_user_moves(place: Place, stage: Stage, most: int) -> Iterator[Move]:
+    """Yield the commands of a user that diagnose a failure or reuse earlier outputs."""
+    id_ = stage.id
+    if len(stage.attempts) < most:
+        yield Move(f"diagnose {id_}", start(place, stage, diagnostic=True))
     for attempt in stage.attempts:
         command = p.OutputsReused.model_validate(
             {"stage": id_, "attempt": attempt.id, "outputs": attempt.results, "inputs": []}
@@ -82,14 +98,16 @@ def reconciler_moves(place: Place, stage: Stage, most: int) -> Iterator[Move]:
         yield Move(f"a check of {id_} fails", failure)
 
 
-def monitor_moves(stage: str, attempt: str, name: str) -> Iterator[Move]:
+def monitor_moves(
+    stage: str, attempt: str, name: str, verdicts: tuple[str, ...] = ("lost", "failed", "wait")
+) -> Iterator[Move]:
     """Yield the reports of monitors about an attempt, which need not be in the log."""
     about = f"monitor: {stage} {name}"
     yield Move(f"{about} is launched", s.launched(stage, attempt))
     yield Move(f"{about} has succeeded", s.computed(stage, attempt))
     failure = p.StageFailed(stage=stage, attempt=attempt, error="exit code 1", exit_code=1)
     yield Move(f"{about} has failed", failure)
-    for action in ("lost", "failed", "wait"):
+    for action in verdicts:
         yield Move(f"{about} is seen as {action}", s.observed(stage, attempt, action))
 
 
@@ -112,8 +130,8 @@ def build_proposals(id_: str) -> dict[str, dict[str, Any]]:
     """Return proposals that change, check, repeat or skip a stage."""
     return {
         f"another value of x in {id_}": change_parameter(id_, "x", 2),
-        f"another check of {id_}": change_parameter(id_, "verify", "true"),
         f"a rerun of {id_}": {"kind": "stage_rerun", "stage": id_},
+        f"another check of {id_}": change_parameter(id_, "verify", "true"),
         f"to skip {id_}": {"kind": "stage_skip", "stage": id_},
     }
 
@@ -127,24 +145,23 @@ def change_parameter(id_: str, name: str, value: Any) -> dict[str, Any]:
     }
 
 
-def build_attempts_world(most: int = 3, amendments: int = 2) -> World:
-    """Return a workflow of one stage: attempts, reports, cancellations, retries, amendments."""
+def build_attempts_world(most: int = 3, amendments: int = 1, kinds: int = 4) -> World:
+    """Return a workflow of one stage: attempts, reports, cancellations, retries, amendments.
+
+    ``kinds`` is the number of different amendments that can be proposed.
+    """
+    proposals = dict(islice(build_proposals("stage-1").items(), kinds))
 
     def list_moves(place: Place) -> Iterator[Move]:
         stage = place.flow.stages["stage-1"]
         yield from user_moves(place, stage, most)
+        yield from further_user_moves(place, stage, most)
         yield from reconciler_moves(place, stage, most)
         for number in range(1, len(stage.attempts) + 2):
             yield from monitor_moves("stage-1", f"att-{number:04d}", f"att-{number:04d}")
-        yield from amendment_moves(place, build_proposals("stage-1"), amendments)
+        yield from amendment_moves(place, proposals, amendments)
 
-    plan = {"workflow_id": "w", "stages": [stage_definition("stage-1")]}
-    return World(
-        "attempts",
-        build_creation_payload(plan, created=AT, consent="trust"),
-        list_moves,
-        invariants=EVERY_INVARIANT,
-    )
+    return build_world("attempts", list_moves, stage_definition("stage-1"))
 
 
 def copy_moves(place: Place) -> Iterator[Move]:
@@ -178,24 +195,27 @@ def lost_attempt_moves(place: Place) -> Iterator[Move]:
         command = s.attempt(id_, submission=f"{id_}/.attempts/{name}/submission.json")
         yield Move(f"record the lost attempt {id_} {name} again", command)
         if all(one.id != attempt for one in stage.attempts):
-            yield from monitor_moves(id_, attempt, name)
+            yield from monitor_moves(id_, attempt, name, ("lost",))
 
 
-def build_restored_log_world(most: int = 3, amendments: int = 0) -> World:
-    """Return a workflow of one stage whose log is replaced by an earlier copy at some time."""
+def build_restored_log_world(most: int = 2, amendments: int = 0) -> World:
+    """Return a workflow of one stage whose log is replaced by an earlier copy at some time.
+
+    Then another attempt may start, in addition to ``most`` attempts.
+    """
 
     def list_moves(place: Place) -> Iterator[Move]:
-        stage = place.flow.stages["stage-1"]
+        stage, limit = place.flow.stages["stage-1"], most + place.generation
         yield from copy_moves(place)
-        yield from user_moves(place, stage, most)
-        yield from reconciler_moves(place, stage, most)
+        yield from user_moves(place, stage, limit)
+        yield from reconciler_moves(place, stage, limit)
         for attempt in stage.attempts:
-            yield from monitor_moves("stage-1", attempt.id, attempt.name)
+            yield from monitor_moves("stage-1", attempt.id, attempt.name, ("lost",))
         yield from lost_attempt_moves(place)
         rerun = {"a rerun": {"kind": "stage_rerun", "stage": "stage-1"}}
         yield from amendment_moves(place, rerun, amendments)
 
-    return _build_world("restored log", list_moves, stage_definition("stage-1"))
+    return build_world("restored log", list_moves, stage_definition("stage-1"))
 
 
 def build_chain_world(most: int = 2, amendments: int = 1) -> World:
@@ -204,6 +224,7 @@ def build_chain_world(most: int = 2, amendments: int = 1) -> World:
     def list_moves(place: Place) -> Iterator[Move]:
         for stage in place.flow.stages.values():
             yield from user_moves(place, stage, most)
+            yield from further_user_moves(place, stage, most)
             yield from reconciler_moves(place, stage, most)
             for attempt in stage.attempts:
                 yield from monitor_moves(stage.id, attempt.id, attempt.id)
@@ -212,12 +233,4 @@ def build_chain_world(most: int = 2, amendments: int = 1) -> World:
         yield from amendment_moves(place, proposals, amendments)
 
     stages = stage_definition("stage-1"), stage_definition("stage-2", "stage-1")
-    return _build_world("chain", list_moves, *stages)
-
-
-def _build_world(
-    name: str, moves: Callable[[Place], Iterator[Move]], *stages: dict[str, Any], **more: Any
-) -> World:
-    plan = {"workflow_id": "w", "stages": [*stages], **more}
-    creation = build_creation_payload(plan, created=AT, consent="trust")
-    return World(name, creation, moves, invariants=EVERY_INVARIANT)
+    return build_world("chain", list_moves, *stages)
