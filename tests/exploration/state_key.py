@@ -29,7 +29,7 @@ _OMITTED: dict[type, str] = {
     Round: "began_at ended_at reason",
 }
 #: Fields of an attempt that matter after a newer attempt has started.
-_OF_OLDER = "name is_open recovers stop stopped_at can_have_running_jobs taken_over basis results "
+_OF_OLDER = "is_open recovers stop stopped_at taken_over basis results "
 _OF_OLDER += "is_refuted metrics tasks tasks_given left charged round"
 #: Fields of which only their presence matters.
 _PRESENT: dict[type, str] = {
@@ -54,9 +54,20 @@ def _read(value: Any) -> tuple[Any, ...]:
 
 
 def _read_attempts(attempts: Sequence[Attempt]) -> list[tuple[Any, ...]]:
-    """Return the fields of attempts that matter. An observation matters only until the end."""
-    older = [_read_older(one) for one in attempts[:-1]]
-    return [*older, *((one.name, _read(one), one.is_open and one.action) for one in attempts[-1:])]
+    """Return the fields of attempts that matter. An observation matters until the end.
+
+    For an attempt that is charged to a mandate, it also matters whether its jobs may still run.
+    """
+    newest = attempts[-1] if attempts else None
+    return [
+        (
+            one.name,
+            _read(one) if one is newest else _read_older(one),
+            one.is_open and one.action,
+            bool(one.charged) and one.can_have_running_jobs,
+        )
+        for one in attempts
+    ]
 
 
 def compute_state_key(state: Workflow, *more: Any) -> bytes:

@@ -218,7 +218,13 @@ def test_planted_fault_is_found_with_a_shortest_path(
     assert found.path == fault.path
 
 
-SAME = [build_attempts_world(2, 0), build_restored_log_world(1), build_rounds_world(2, 0)]
+SAME = [
+    build_attempts_world(2, 0),
+    build_chain_world(1, 1),
+    build_restored_log_world(1),
+    build_rounds_world(2, 0),
+    build_consent_world("trust", 1),
+]
 
 
 @pytest.mark.long
