@@ -33,16 +33,16 @@ TINY = [
 ]
 #: Each world with the least number of states that the search must find.
 WHOLE = [
-    (build_attempts_world(3, 1), 1),
-    (build_attempts_world(1, 2), 1),
-    (build_chain_world(1, 1), 1),
-    (build_chain_world(2, 0), 1),
-    (build_restored_log_world(2), 1),
-    (build_rounds_world(4, 0), 1),
-    (build_rounds_world(3, 1), 1),
-    (build_consent_world("terminal"), 1),
-    (build_consent_world("signature"), 1),
-    (build_consent_world("trust"), 1),
+    (build_attempts_world(3, 1), 4_000),
+    (build_attempts_world(1, 2), 4_994),
+    (build_chain_world(1, 1), 1_596),
+    (build_chain_world(2, 0), 1_857),
+    (build_restored_log_world(2), 4_000),
+    (build_rounds_world(4, 0), 1_432),
+    (build_rounds_world(3, 1), 9_132),
+    (build_consent_world("terminal"), 1_027),
+    (build_consent_world("signature"), 3_348),
+    (build_consent_world("trust"), 595),
 ]
 
 
