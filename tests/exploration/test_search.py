@@ -37,7 +37,7 @@ WHOLE = [
     (build_attempts_world(1, 2), 4_994),
     (build_chain_world(1, 1), 1_596),
     (build_chain_world(2, 0), 1_857),
-    (build_restored_log_world(2), 4_000),
+    (build_restored_log_world(2), 30_280),
     (build_rounds_world(4, 0), 1_432),
     (build_rounds_world(3, 1), 9_132),
     (build_consent_world("terminal"), 1_027),
