@@ -121,6 +121,9 @@ def parse_words(
     queue = deque(words)
     while queue:
         word = queue.popleft()
+        if word == "--":
+            arguments += queue
+            break
         if not word.startswith("-") or word == "-":
             arguments.append(word)
         else:

@@ -65,7 +65,8 @@ def draw_words(draw: Any, parameters: list[CommandParameter]) -> list[str]:
             name = draw(st.sampled_from(one.option_names))
             forms = [[name]] if one.type is bool else [[name, value], [f"{name}={value}"]]
             words.append(draw(st.sampled_from(forms)))
-    return [word for part in draw(st.permutations(words)) for word in part]
+    end = draw(st.sampled_from([[], [], [["--"]]]))
+    return [word for part in draw(st.permutations([*words, *end])) for word in part]
 
 
 def values_of(parameter: CommandParameter) -> list[str]:
@@ -132,6 +133,7 @@ PLAIN = (
     ["note", "--stage=stage-1", "a b"],
     ["--root", "x", "stage", "fail", "stage-1", "--error", "e"],
     ["amend"],
+    ["note", "--", "-x"],
     ["help", "status"],
     ["stage", "fail", "--help"],
     ["session", "show", "3"],
@@ -143,7 +145,6 @@ OTHER = (
     ["--help"],
     ["show"],
     ["show", "a", "b"],
-    ["show", "--", "stage-1"],
     ["show", "stage-1", "--no-such"],
     ["status", "--machine", "--follow"],
     ["status", "--follow=1"],
