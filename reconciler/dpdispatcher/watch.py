@@ -24,7 +24,14 @@ from reconciler.evidence.collect import collect_evidence, record_orphaned_jobs, 
 from reconciler.evidence.evidence import Evidence
 from reconciler.far import query_machine
 from reconciler.records import traces
-from reconciler.verdict.table import Action, Situation, Verdict, derive_verdict, needs_fresh_answer
+from reconciler.verdict.table import (
+    Action,
+    Situation,
+    Verdict,
+    derive_verdict,
+    has_running_or_queued_job,
+    needs_fresh_answer,
+)
 from service.root.atomic_files import system_clock, utc_text, write_whole
 
 #: Seconds between two checks of the jobs. The pauses start short, because jobs may be short, and
@@ -32,8 +39,8 @@ from service.root.atomic_files import system_clock, utc_text, write_whole
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0
 #: Seconds between two checks whether a job has recorded its end on this machine.
 _GLANCE = 0.5
-#: Seconds without an answer from the machine or scheduler, after which watching ends and the user
-#: is informed.
+#: Seconds in which no check shows the state of the jobs, after which watching ends and the user is
+#: informed.
 PATIENCE = 600.0
 #: Seconds to wait before a check that found something missing is repeated.
 AGAIN = 5.0
@@ -63,7 +70,7 @@ Look = tuple[Evidence, Verdict]
 def watch_attempt(attempt: AttemptPaths, patience: float = PATIENCE) -> WatchResult:
     """Watch the jobs of an attempt until DPDispatcher or a person must act.
 
-    Returns when the jobs have ended or are missing, or when the machine has not answered for
+    Returns when the jobs have ended or are missing, or when no check has shown their state for
     ``patience`` seconds. The result is the reason why watching ended.
     """
     answered, pauses = time.monotonic(), _growing_pauses()
@@ -75,7 +82,7 @@ def watch_attempt(attempt: AttemptPaths, patience: float = PATIENCE) -> WatchRes
         record_orphaned_jobs(attempt, evidence)
         if found is not None:
             return found
-        if evidence.missing_answer_reason is None:
+        if _shows_state(evidence, judged):
             answered = time.monotonic()
         elif time.monotonic() - answered > patience:
             return WatchResult.SILENT
@@ -116,6 +123,16 @@ def _inspect_once(attempt: AttemptPaths, again: bool, *, fresh: bool) -> Look:
         looked_twice=again,
     )
     return evidence, derive_verdict(evidence)
+
+
+def _shows_state(evidence: Evidence, found: Verdict) -> bool:
+    """Return whether a check shows the state of the jobs.
+
+    A machine may answer although nothing shows whether a job is running. Only a person can then
+    find out, and is asked when the monitor has ended.
+    """
+    is_known = found.action is not Action.UNKNOWN or has_running_or_queued_job(evidence)
+    return is_known and evidence.missing_answer_reason is None
 
 
 def _find_result(found: Verdict) -> WatchResult | None:
