@@ -255,6 +255,7 @@ class World:
         alone = one.is_seen_alone and has_records
         if one.is_running and has_records and not one.has_shells and self.has_locks:
             one.is_seen_alone = True
+        is_complete = alone and not one.is_running and one.has_result_in_scratch
         yield ObservedJob(
             "job",
             id=id_,
@@ -263,7 +264,7 @@ class World:
             exit_code=one.exit_code if has_records else None,
             ended_at=one.ended_at if has_records else None,
             lock_held=lock if has_records else False,
-            tag=has_records and one.exit_code == 0,
+            tag=has_records and (one.exit_code == 0 or is_complete),
             failed_flag=has_records and one.exit_code not in (None, 0),
             state=2 if one.has_recovery_file else None,
             alone=alone,
@@ -390,11 +391,10 @@ class World:
     def is_result_available(self, one: Attempt) -> bool:
         """Return whether the attempt has a result whose success is recorded."""
         path = self.outputs[one.paths.stage]
-        there = one.has_result_in_scratch and one.has_scratch
-        told = one.exit_code == 0 and self._has_job_records(one)
-        return not one.is_given_up and one.has_succeeded and (
-            (told and there) or (self.in_place.get(path) == one.tag and one.is_marked_done)
-        )
+        there = one.has_result_in_scratch and one.has_scratch and self._has_job_records(one)
+        is_collected = self.in_place.get(path) == one.tag and one.is_marked_done
+        is_recorded = one.has_succeeded and one.exit_code == 0
+        return is_recorded and not one.is_given_up and (there or is_collected)
 
     def give_up_results(self, stage: str) -> None:
         """Let the stage be computed again, because a person requested this."""
@@ -405,7 +405,8 @@ class World:
         one.is_running = False
         self.tell(f"the command of {one.tag} {'succeeds' if success else 'fails'}")
         one.has_succeeded = success
-        if success:
+        # A command that fails may have written complete files before.
+        if success or self.random.random() < 0.3:
             one.has_result_in_scratch = one.has_scratch
         if one.has_shells:
             self._record_end(one, 0 if success else _FAILED)
@@ -424,6 +425,19 @@ class World:
             run.is_listed = False
 
     def _continue_monitor(self, one: Attempt) -> None:
+        """Let a monitor act once. Only the monitor of a shell on this machine asks no rules."""
+        if self.backend is not Backend.SHELL:
+            self._watch(one)
+        elif one.is_folder_deleted and one.starts:
+            self._end_monitor(one, ScriptEnd.REMOVED)
+        elif not one.runs:
+            self._submit(one)
+        elif not (one.is_running or one.has_shells):
+            self._collect_or_fail(one)
+        elif self.has_locks and not one.has_shells:
+            one.is_seen_alone = True
+
+    def _watch(self, one: Attempt) -> None:
         """Let a monitor check its attempt with the real rules, and act once."""
         self.survey([one.paths], fresh=True)
         evidence = replace(
@@ -434,9 +448,10 @@ class World:
             exit_marker=_NONE,
             looked_twice=True,
         )
-        found = watch._find_result(derive_verdict(evidence))
+        judged = derive_verdict(evidence)
+        found = watch._find_result(judged)
         if found is None:
-            self._wait_for_answer(one, evidence)
+            self._wait_for_answer(one, watch._shows_state(evidence, judged))
         elif found is WatchResult.NOTHING:
             self._submit(one)
         elif found is WatchResult.COLLECTED:
@@ -446,8 +461,8 @@ class World:
         else:
             self._end_monitor(one, int(found))
 
-    def _wait_for_answer(self, one: Attempt, evidence: Evidence) -> None:
-        if evidence.missing_answer_reason is None:
+    def _wait_for_answer(self, one: Attempt, has_answer: bool) -> None:
+        if has_answer:
             one.silent_since = None
         elif one.silent_since is None:
             one.silent_since = self.seconds
@@ -475,7 +490,10 @@ class World:
                 one.has_monitor = False
 
     def _collect_or_fail(self, one: Attempt) -> None:
-        if one.exit_code != 0 or not one.has_result_in_scratch:
+        is_collected = one.exit_code == 0 and not one.has_scratch
+        if is_collected and self.backend is Backend.SHELL:
+            self._end_monitor(one, 0)
+        elif (one.exit_code != 0 and not one.is_seen_alone) or not one.has_result_in_scratch:
             self._end_monitor(one, 1)
         elif self.backend.is_far and self.is_machine_silent:
             self._end_monitor(one, ScriptEnd.SILENT)
