@@ -252,7 +252,8 @@ class World:
         entry = listed.get(id_ or "")
         is_shell_alive = one.has_shells and not self.backend.has_scheduler
         lock = one.is_running if self.has_locks else None
-        alone = one.is_seen_alone and has_records
+        # The note about a command without a shell is on this machine.
+        alone = one.is_seen_alone and not one.is_folder_deleted
         if one.is_running and has_records and not one.has_shells and self.has_locks:
             one.is_seen_alone = True
         is_complete = alone and not one.is_running and one.has_result_in_scratch
