@@ -327,7 +327,7 @@ def check_unlogged_attempts(jobs: JobContext, state: Workflow, stage: Stage) -> 
     """
     for stranger in _find_unlogged_attempts(jobs, state, stage):
         evidence, found = _inspect_unlogged_attempt(jobs, stage, stranger)
-        if is_possibly_running(found):
+        if is_possibly_running(found) or found.stop:
             who = [f"process {tenant.pid}" for tenant in evidence.tenants or ()]
             who += [f"job {job.id}" for job in evidence.jobs if job.id is not None]
             at_work = f" ({', '.join(who)})" if who else ""
