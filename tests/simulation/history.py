@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
@@ -41,11 +42,12 @@ from tests.simulation.list_log import ListJobs, ListLog, ListService
 from tests.simulation.world import BOOT, HOST, Backend, Violation, World
 
 if TYPE_CHECKING:
+    from lifecycle.payload.models import Payload
     from service.writing.workflow_service import Service
 
 ROOT = Path("/simulated")
 #: Seconds after which a session of the loop ends.
-_NIGHT = 20_000.0
+_NIGHT = 3_000.0
 #: Maximum number of sessions with faults, and of sessions after the last fault.
 _NIGHTS, _QUIET_NIGHTS = 3, 5
 #: Verdicts that rest on the absence of a job or its files.
@@ -60,6 +62,25 @@ _NOTHING = Diagnosis("unknown", "", has_output=False)
 
 class Killed(BaseException):
     """A process of wfctl is killed."""
+
+
+@cache
+def build_plan(stages: int, verify: bool) -> Payload:
+    """Return the command that creates a workflow of a chain of stages, with or without a check."""
+    ids = [f"stage-{number + 1}" for number in range(stages)]
+    check = {"verify": "check"} if verify else {}
+    found = [
+        {
+            "id": id_,
+            "name": id_,
+            "depends_on": ids[:number],
+            "outputs": [f"{id_}/out.txt"],
+            "parameters": {"command": "compute", **check},
+        }
+        for number, id_ in enumerate(ids)
+    ]
+    plan = {"workflow_id": "w", "stages": found}
+    return build_creation_payload(plan, created="2026-05-04T00:00:00.000000Z", consent="trust")
 
 
 class History:
@@ -82,22 +103,7 @@ class History:
         self.kills_left = self.random.choice((0, 0, 1, 2))
         self.visits_left = self.random.choice((0, 0, 1, 2))
         self.world.tell(f"the workflow has {len(stages)} stages; its jobs run in {backend}")
-        self.jobs.service.handle(self._plan(stages))
-
-    def _plan(self, stages: Sequence[str]) -> Any:
-        verify = {"verify": "check"} if self.random.random() < 0.3 else {}
-        found = [
-            {
-                "id": id_,
-                "name": id_,
-                "depends_on": list(stages[:number]),
-                "outputs": [self.world.outputs[id_]],
-                "parameters": {"command": "compute", **verify},
-            }
-            for number, id_ in enumerate(stages)
-        ]
-        plan = {"workflow_id": "w", "stages": found}
-        return build_creation_payload(plan, created=utc_text(self.world.now()), consent="trust")
+        self.jobs.service.handle(build_plan(len(stages), self.random.random() < 0.3))
 
     # Interruptions
 
@@ -125,7 +131,7 @@ class History:
 
     def step(self, seconds: float) -> None:
         """Let time pass in the world."""
-        self.world.step(max(seconds, self.random.choice((5.0, 20.0, 90.0))))
+        self.world.step(max(seconds, self.random.choice((5.0, 60.0, 240.0))))
         self.interrupt()
 
     def monotonic(self) -> float:
@@ -145,9 +151,7 @@ class History:
                 return run.build_completed_end(state)
             jobs.record(p.SessionStarted(driven=True))
             orders = SessionOptions(time_limit=_NIGHT, is_attended=True)
-            ended = run._close_session(
-                jobs, run.WorkflowLoop(jobs, orders, StopRequest()).drive()
-            )
+            ended = run._close_session(jobs, run.WorkflowLoop(jobs, orders, StopRequest()).drive())
         except Killed:
             return None
         self.world.tell(f"the session ends: {ended.exit_reason}: {ended.message}")
@@ -161,9 +165,11 @@ class History:
                 self.world.tell(f"a person retries {stage.id}")
                 with suppress(LifecycleError):
                     self.jobs.record(p.StageRetried(stage=stage.id, fix="corrected"))
-        if self.random.random() < 0.1 and len(self.log.appends) > 3:
+        if self.random.random() < 0.25 and len(self.log.appends) > 3:
             kept = self.random.randrange(1, len(self.log.appends))
-            self.world.tell(f"the log is restored as it was {len(self.log.appends) - kept} appends ago")
+            self.world.tell(
+                f"the log is restored as it was {len(self.log.appends) - kept} appends ago"
+            )
             del self.log.appends[kept:]
             self.world.was_log_restored = True
             self.newest_observation.clear()
@@ -200,7 +206,9 @@ class History:
     def _check_event(self, event: Any, before: Workflow | None) -> None:
         stage_id = getattr(event, "stage", None)
         if stage_id is not None and event.type not in ("cost.charged", "note.logged"):
-            self.world.tell(f"log: {event.type} {stage_id} {getattr(event, 'verdict', '')}".rstrip())
+            self.world.tell(
+                f"log: {event.type} {stage_id} {getattr(event, 'verdict', '')}".rstrip()
+            )
         if event.type == "attempt.observed":
             self._check_observation(event, before)
         elif event.type == "stage.computed":
@@ -281,7 +289,11 @@ class History:
         yield judge_attempts, "_is_newer_than_log_and_inputs", lambda *_: True
         yield judge_attempts, "_has_current_definition", lambda *_: True
         yield judge_attempts, "_has_usable_result", self._has_usable_result
-        yield judge_attempts, "find_foreign_launch_inputs", lambda *_: {"submission_sha256": "0" * 64}
+        yield (
+            judge_attempts,
+            "find_foreign_launch_inputs",
+            lambda *_: {"submission_sha256": "0" * 64},
+        )
         yield judge_attempts, "read_json", lambda _path: {"root": str(ROOT), "host": HOST}
         yield judge_attempts, "read_launch_time", self._read_launch_time
         yield judge_attempts.hand_launched_jobs, "find_manual_launches", lambda *_: []
@@ -297,8 +309,8 @@ class History:
         yield reconcile, "stop_marked_attempts", lambda *_a, **_k: None
         yield reconcile, "collect_leftovers", lambda *_a, **_k: []
         yield reconcile, "with_digests", lambda _root, evidence: evidence
-        yield reconcile, "record_orphaned_jobs", lambda *_: None
-        yield reconcile, "restore_results", lambda attempt: self.world.restore_results(attempt)
+        yield reconcile, "record_orphaned_jobs", self.world.record_orphaned_jobs
+        yield reconcile, "restore_results", self.world.restore_results
         yield reconcile, "diagnose_attempt", lambda *_: _NOTHING
         yield reconcile, "read_software_versions", lambda _attempt: {}
         yield dispatch, "stop_attempt_before_rerun", self._stop_before_rerun

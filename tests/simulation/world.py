@@ -247,15 +247,13 @@ class World:
         if not (has_records or one.known_id is not None):
             return
         listed = {job.id: job for job in (queue.listed or ())} if queue is not None else {}
-        runs = [run.id for run in one.runs if run.is_at_work]
-        id_ = one.known_id or (runs[0] if runs else None)
+        id_ = one.known_id
         entry = listed.get(id_ or "")
         is_shell_alive = one.has_shells and not self.backend.has_scheduler
         lock = one.is_running if self.has_locks else None
         # The note about a command without a shell is on this machine.
-        alone = one.is_seen_alone and not one.is_folder_deleted
-        if one.is_running and has_records and not one.has_shells and self.has_locks:
-            one.is_seen_alone = True
+        is_tagged = has_records and one.exit_code == 0
+        alone = one.is_seen_alone and not one.is_folder_deleted and not is_tagged
         is_complete = alone and not one.is_running and one.has_result_in_scratch
         yield ObservedJob(
             "job",
@@ -265,7 +263,7 @@ class World:
             exit_code=one.exit_code if has_records else None,
             ended_at=one.ended_at if has_records else None,
             lock_held=lock if has_records else False,
-            tag=has_records and (one.exit_code == 0 or is_complete),
+            tag=is_tagged or is_complete,
             failed_flag=has_records and one.exit_code not in (None, 0),
             state=2 if one.has_recovery_file else None,
             alone=alone,
@@ -342,6 +340,16 @@ class World:
         self._download(one)
         one.exit_code_of_monitor, one.is_marked_done = 0, True
 
+    def record_orphaned_jobs(self, paths: AttemptPaths, evidence: Evidence) -> None:
+        """Note a command that runs without its shells, as `record_orphaned_jobs` does."""
+        one, is_answered = self.attempts[paths.tag], evidence.missing_answer_reason is None
+        for job in evidence.jobs:
+            is_alone = job.started and job.id is not None and job.lock_held and not job.id_alive
+            if is_answered and is_alone:
+                one.is_seen_alone = True
+            if job.tag and not job.alone:
+                one.is_seen_alone = False
+
     def move_outputs_aside(self, stage: str) -> None:
         """Move the outputs of earlier attempts aside."""
         self.in_place.pop(self.outputs[stage], None)
@@ -377,7 +385,10 @@ class World:
         one.starts += 1
         self.tell(f"the command of {one.tag} starts")
         others = [a for a in self.attempts.values() if a.paths.stage == one.paths.stage]
-        if any(other.is_running for other in others):
+        # If the log and the folder of an attempt are lost, nothing shows that the attempt exists.
+        if any(
+            o.is_running and not (self.was_log_restored and o.is_folder_deleted) for o in others
+        ):
             raise Violation(f"the command of {one.tag} starts while another one runs")
         if one.starts > 1:
             raise Violation(f"the command of {one.tag} starts a second time")
@@ -449,6 +460,7 @@ class World:
             exit_marker=_NONE,
             looked_twice=True,
         )
+        self.record_orphaned_jobs(one.paths, evidence)
         judged = derive_verdict(evidence)
         found = watch._find_result(judged)
         if found is None:
@@ -608,7 +620,10 @@ class World:
         if one := self._choose(lambda one: one.has_scratch):
             self.tell(f"the folder of {one.tag} is removed from the machine of its job")
             one.has_scratch = one.has_result_in_scratch = False
-            one.is_folder_deleted = one.is_folder_deleted or not self.backend.is_far
+            if not self.backend.is_far and self.random.random() < 0.5:
+                self.tell(f"all files of {one.tag} are removed")
+                one.is_folder_deleted = True
+                one.launched_at = None
 
     def lose_output(self) -> None:
         """Delete an output that was collected."""
