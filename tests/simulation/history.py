@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -39,6 +40,7 @@ from service.root.atomic_files import utc_text
 from service.writing.stream_writer import Planned, WriteOptions
 from service.writing.workflow_service import Outcome
 from tests.simulation.list_log import ListJobs, ListLog, ListService
+from tests.simulation.sweep import PARAMETERS, STAGE, Sweep
 from tests.simulation.world import BOOT, HOST, Backend, Violation, World
 
 if TYPE_CHECKING:
@@ -46,6 +48,11 @@ if TYPE_CHECKING:
     from service.writing.workflow_service import Service
 
 ROOT = Path("/simulated")
+_CREATED = "2026-05-04T00:00:00.000000Z"
+#: Folder for the files of sweeps. A folder in memory is faster.
+_MEMORY = Path("/dev/shm")
+#: One of this many histories is a history of a sweep, which is slower.
+_SWEEP_EVERY = 20
 #: Seconds after which a session of the loop ends.
 _NIGHT = 3_000.0
 #: Maximum number of sessions with faults, and of sessions after the last fault.
@@ -65,6 +72,14 @@ class Killed(BaseException):
 
 
 @cache
+def build_sweep_plan() -> Payload:
+    """Return the command that creates a workflow of one sweep."""
+    stage = {"id": STAGE, "name": STAGE, "outputs": [f"{STAGE}/tasks.csv"]}
+    plan = {"workflow_id": "w", "stages": [{**stage, "parameters": PARAMETERS}]}
+    return build_creation_payload(plan, created=_CREATED, consent="trust")
+
+
+@cache
 def build_plan(stages: int, verify: bool) -> Payload:
     """Return the command that creates a workflow of a chain of stages, with or without a check."""
     ids = [f"stage-{number + 1}" for number in range(stages)]
@@ -80,20 +95,24 @@ def build_plan(stages: int, verify: bool) -> Payload:
         for number, id_ in enumerate(ids)
     ]
     plan = {"workflow_id": "w", "stages": found}
-    return build_creation_payload(plan, created="2026-05-04T00:00:00.000000Z", consent="trust")
+    return build_creation_payload(plan, created=_CREATED, consent="trust")
 
 
 class History:
     """One simulated history: a world, a log, and the processes of wfctl that use them."""
 
-    def __init__(self, seed: int) -> None:
-        self.seed = seed
+    def __init__(self, seed: int, folder: Path | None = None) -> None:
+        """Draw a history. With ``folder``, its only stage is a sweep that works there."""
         self.random = Random(seed)
-        backend = self.random.choice(list(Backend))
-        stages = ["stage-1", "stage-2"][: self.random.choice((1, 1, 2))]
+        backends = list(Backend) if folder is None else [Backend.SHELL, Backend.SLURM]
+        backend = self.random.choice(backends)
+        stages = ["stage-1", "stage-2"][: self.random.choice((1, 1, 2)) if folder is None else 1]
         self.world = World(self.random, backend, {id_: f"{id_}/out.txt" for id_ in stages})
+        self.root = folder or ROOT
+        if folder is not None:
+            self.world.sweep = Sweep(folder, self.random, self.world.tell)
         self.log = ListLog(self.observe_append)
-        service = ListService(ROOT, self.log, self.world.now)
+        service = ListService(self.root, self.log, self.world.now)
         self.jobs = ListJobs(
             cast("Service", service), _Runner(self), lambda *_a, **_k: None, lambda _outcome: None
         )
@@ -103,7 +122,9 @@ class History:
         self.kills_left = self.random.choice((0, 0, 1, 2))
         self.visits_left = self.random.choice((0, 0, 1, 2))
         self.world.tell(f"the workflow has {len(stages)} stages; its jobs run in {backend}")
-        self.jobs.service.handle(build_plan(len(stages), self.random.random() < 0.3))
+        is_checked = self.random.random() < 0.3
+        plan = build_plan(len(stages), is_checked) if folder is None else build_sweep_plan()
+        self.jobs.service.handle(plan)
 
     # Interruptions
 
@@ -230,6 +251,10 @@ class History:
 
     def _check_computed(self, event: p.StageComputed) -> None:
         state = self.jobs.service.state()
+        if self.world.sweep is not None:
+            if wrong := self.world.sweep.find_wrong_results():
+                raise Violation(f"{event.stage} is computed, but {', '.join(wrong)} is not")
+            return
         recorded = next(a for a in state.stage(event.stage).attempts if a.id == event.attempt)
         path = self.jobs.attempt(state, state.stage(event.stage), recorded.id)
         one = self.world.attempts[path.tag]
@@ -284,17 +309,18 @@ class History:
     def _replace_observations(self) -> Iterator[tuple[Any, str, Any]]:
         yield judge_attempts, "survey_attempts", self._survey
         yield judge_attempts, "collect_evidence", self._collect
-        yield judge_attempts.machine, "load_execution_host", lambda _attempt: None
+        host = SimpleNamespace(is_far=self.world.backend.is_far)
+        yield judge_attempts.machine, "load_execution_host", lambda _attempt: host
         yield judge_attempts, "_find_unlogged_attempts", self._find_unlogged_attempts
         yield judge_attempts, "_is_newer_than_log_and_inputs", lambda *_: True
-        yield judge_attempts, "_has_current_definition", lambda *_: True
+        yield judge_attempts, "_has_current_definition", lambda *_: self.world.sweep is None
         yield judge_attempts, "_has_usable_result", self._has_usable_result
         yield (
             judge_attempts,
             "find_foreign_launch_inputs",
             lambda *_: {"submission_sha256": "0" * 64},
         )
-        yield judge_attempts, "read_json", lambda _path: {"root": str(ROOT), "host": HOST}
+        yield judge_attempts, "read_json", lambda _path: {"root": str(self.root), "host": HOST}
         yield judge_attempts, "read_launch_time", self._read_launch_time
         yield judge_attempts.hand_launched_jobs, "find_manual_launches", lambda *_: []
         yield run, "find_manual_edits", lambda *_: None
@@ -359,8 +385,8 @@ class History:
     def _prepare(
         self,
         _jobs: JobContext,
-        _state: Workflow,
-        _stage: Stage,
+        state: Workflow,
+        stage: Stage,
         attempt: AttemptPaths,
         mode: Mode,
         recovers: str | None = None,
@@ -368,14 +394,17 @@ class History:
         first_tasks: int | None = None,
     ) -> p.AttemptStarted:
         self.interrupt()
+        count = None
+        if self.world.sweep is not None:
+            count = self.world.sweep.assign(state, stage, attempt, recovers)
         self.world.prepare(attempt)
         return judge_attempts.build_start_command(
-            attempt, mode, submission_sha256="0" * 64, recovers=recovers
+            attempt, mode, submission_sha256="0" * 64, recovers=recovers, tasks=count
         )
 
     def _verify(self, jobs: JobContext, stage: Stage) -> None:
         attempt = jobs.attempt(jobs.service.state(), stage, stage.attempts[-1].id)
-        if self.world.attempts[attempt.tag].has_succeeded:
+        if self.world.attempts[attempt.tag].has_succeeded or self.world.sweep is not None:
             jobs.record(p.StageCompleted(stage=stage.id, evidence="the outputs were checked"))
         else:
             jobs.record(p.StageFailed(stage=stage.id, error="the check failed"))
@@ -427,8 +456,18 @@ class _Runner:
 
 
 def run_history(seed: int) -> History:
-    """Run the history of a seed. Raise `Violation` with the history as sentences."""
-    history = History(seed)
+    """Run the history of a seed. Raise `Violation` with the history as sentences.
+
+    Every 20th history is one of a sweep.
+    """
+    if seed % _SWEEP_EVERY:
+        return _run(History(seed), seed)
+    place = _MEMORY if _MEMORY.is_dir() else None
+    with TemporaryDirectory(dir=place) as folder:
+        return _run(History(seed, Path(folder)), seed)
+
+
+def _run(history: History, seed: int) -> History:
     try:
         history.run()
     except Exception as error:

@@ -6,6 +6,7 @@ which may be missing, late or cut.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -26,6 +27,7 @@ from reconciler.host.processes import FolderProcess
 from reconciler.host.scheduler_jobs import ListedJob, Queue
 from reconciler.verdict.table import derive_verdict
 from service.root.atomic_files import utc_text
+from tests.simulation.sweep import Sweep
 
 HOST, BOOT = "host-1", "boot-1"
 _START = datetime(2026, 5, 4, tzinfo=UTC)
@@ -132,6 +134,8 @@ class World:
         self.is_scheduler_silent = False
         self.cut_answers = 0
         self.is_quiet = False
+        #: The tasks of the only stage, if it is a sweep.
+        self.sweep: Sweep | None = None
         #: Whether the log was restored from a backup, so that attempts may be missing in the log.
         self.was_log_restored = False
         self.faults_left = random.randrange(4)
@@ -373,8 +377,18 @@ class World:
                 self._start_command(one, run)
             elif run.ended_at is not None and self.seconds - run.ended_at > _LISTED_AFTER_END:
                 run.is_listed = False
-        if one.is_running and self.random.random() < 0.4:
+        if one.is_running and self.sweep is not None:
+            self._run_task(one, self.sweep)
+        elif one.is_running and self.random.random() < 0.4:
             self._end_command(one, self.random.random() < 0.85)
+
+    def _run_task(self, one: Attempt, sweep: Sweep) -> None:
+        intact = set(sweep.intact)
+        key = sweep.run_task(one.paths, self.nanoseconds() // 1000)
+        if key is None:
+            self._end_command(one, success=True)
+        elif key in intact:
+            raise Violation(f"the task {key} is computed although its result exists")
 
     def _start_command(self, one: Attempt, run: Run) -> None:
         run.state = "RUNNING"
@@ -399,6 +413,8 @@ class World:
                 raise Violation(f"{one.tag} is computed although {other.tag} has a result")
         run.is_at_work = True
         one.has_start_record = one.is_running = one.has_shells = True
+        if self.sweep is not None:
+            self.sweep.start_worker(one.paths)
 
     def is_result_available(self, one: Attempt) -> bool:
         """Return whether the attempt has a result whose success is recorded."""
@@ -406,7 +422,8 @@ class World:
         there = one.has_result_in_scratch and one.has_scratch and self._has_job_records(one)
         is_collected = self.in_place.get(path) == one.tag and one.is_marked_done
         is_recorded = one.has_succeeded and one.exit_code == 0
-        return is_recorded and not one.is_given_up and (there or is_collected)
+        is_single = self.sweep is None and not one.is_given_up
+        return is_recorded and is_single and (there or is_collected)
 
     def give_up_results(self, stage: str) -> None:
         """Let the stage be computed again, because a person requested this."""
@@ -535,8 +552,10 @@ class World:
     # Faults
 
     def _cause_fault(self) -> None:
-        fault = self.random.choice(_FAULTS)
-        fault(self)
+        if self.sweep is not None and self.random.random() < 0.5:
+            self.random.choice(_TASK_FAULTS)(self.sweep)
+        else:
+            self.random.choice(_FAULTS)(self)
 
     def _choose(self, holds: Callable[[Attempt], bool]) -> Attempt | None:
         found = [one for one in self.attempts.values() if holds(one)]
@@ -563,6 +582,8 @@ class World:
 
     def kill_shells(self) -> None:
         """Kill the shells of a job, whose command continues."""
+        if self.sweep is not None:
+            return
         if one := self._choose(lambda one: one.is_running and one.has_shells):
             self.tell(f"the shells of {one.tag} are killed, and its command continues")
             one.has_shells = False
@@ -624,6 +645,7 @@ class World:
                 self.tell(f"all files of {one.tag} are removed")
                 one.is_folder_deleted = True
                 one.launched_at = None
+                shutil.rmtree(one.paths.folder, ignore_errors=True)
 
     def lose_output(self) -> None:
         """Delete an output that was collected."""
@@ -662,3 +684,4 @@ _FAULTS = (
     World.lose_output,
     World.set_clock,
 )
+_TASK_FAULTS = (Sweep.swap_folders, Sweep.remove_folder, Sweep.cut_list, Sweep.cut_journal)
