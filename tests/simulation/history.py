@@ -118,6 +118,8 @@ class History:
         )
         #: For each stage, the newest observation that is the newest event of the stage.
         self.newest_observation: dict[str, tuple[object, ...]] = {}
+        #: Keys of tasks whose folder had no own result when the tasks were last recorded.
+        self.wrong_tasks: list[str] = []
         self.is_nested = False
         self.kills_left = self.random.choice((0, 0, 1, 2))
         self.visits_left = self.random.choice((0, 0, 1, 2))
@@ -236,6 +238,9 @@ class History:
             self._check_computed(event)
         elif event.type == "stage.retried":
             self.world.give_up_results(event.stage)
+        elif event.type == "tasks.observed" and self.world.sweep is not None:
+            # A folder that changes after its digest was recorded is found by `wfctl verify --deep`.
+            self.wrong_tasks = self.world.sweep.find_wrong_results()
         elif stage_id is not None and event.type != "cost.charged":
             self.newest_observation.pop(stage_id, None)
 
@@ -252,8 +257,8 @@ class History:
     def _check_computed(self, event: p.StageComputed) -> None:
         state = self.jobs.service.state()
         if self.world.sweep is not None:
-            if wrong := self.world.sweep.find_wrong_results():
-                raise Violation(f"{event.stage} is computed, but {', '.join(wrong)} is not")
+            if self.wrong_tasks:
+                raise Violation(f"{event.stage} is computed, but {self.wrong_tasks[0]} is not")
             return
         recorded = next(a for a in state.stage(event.stage).attempts if a.id == event.attempt)
         path = self.jobs.attempt(state, state.stage(event.stage), recorded.id)
@@ -309,8 +314,7 @@ class History:
     def _replace_observations(self) -> Iterator[tuple[Any, str, Any]]:
         yield judge_attempts, "survey_attempts", self._survey
         yield judge_attempts, "collect_evidence", self._collect
-        host = SimpleNamespace(is_far=self.world.backend.is_far)
-        yield judge_attempts.machine, "load_execution_host", lambda _attempt: host
+        yield judge_attempts.machine, "load_execution_host", self._load_execution_host
         yield judge_attempts, "_find_unlogged_attempts", self._find_unlogged_attempts
         yield judge_attempts, "_is_newer_than_log_and_inputs", lambda *_: True
         yield judge_attempts, "_has_current_definition", lambda *_: self.world.sweep is None
@@ -346,6 +350,9 @@ class History:
         yield dispatch, "check_submission_unchanged", lambda *_: None
         yield dispatch, "list_forwarded_files", lambda _attempt: []
         yield dispatch, "move_stale_files_aside", self._move_outputs_aside
+
+    def _load_execution_host(self, attempt: AttemptPaths) -> Any:
+        return SimpleNamespace(is_far=self.world.backend.is_far, scratch=str(attempt.work))
 
     def _survey(self, attempts: Sequence[AttemptPaths], *, fresh: bool = False) -> Survey:
         self.interrupt()

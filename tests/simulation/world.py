@@ -105,6 +105,7 @@ class Attempt:
     is_running: bool = False
     has_shells: bool = False
     has_succeeded: bool = False
+    was_success_recorded: bool = False
     starts: int = 0
     #: Whether a person asked to compute the stage again.
     is_given_up: bool = False
@@ -387,7 +388,7 @@ class World:
         key = sweep.run_task(one.paths, self.nanoseconds() // 1000)
         if key is None:
             self._end_command(one, success=True)
-        elif key in intact:
+        elif key in intact and not self.was_log_restored:
             raise Violation(f"the task {key} is computed although its result exists")
 
     def _start_command(self, one: Attempt, run: Run) -> None:
@@ -419,9 +420,9 @@ class World:
     def is_result_available(self, one: Attempt) -> bool:
         """Return whether the attempt has a result whose success is recorded."""
         path = self.outputs[one.paths.stage]
-        there = one.has_result_in_scratch and one.has_scratch and self._has_job_records(one)
+        there = one.has_result_in_scratch and one.exit_code == 0 and self._has_job_records(one)
         is_collected = self.in_place.get(path) == one.tag and one.is_marked_done
-        is_recorded = one.has_succeeded and one.exit_code == 0
+        is_recorded = one.has_succeeded and one.was_success_recorded
         is_single = self.sweep is None and not one.is_given_up
         return is_recorded and is_single and (there or is_collected)
 
@@ -443,6 +444,7 @@ class World:
     def _record_end(self, one: Attempt, code: int, state: str | None = None) -> None:
         if one.has_scratch:
             one.exit_code, one.ended_at = code, self.nanoseconds()
+            one.was_success_recorded = code == 0
         one.has_shells = False
         for run in one.runs:
             if run.is_at_work:
@@ -540,8 +542,14 @@ class World:
             return
         for path in one.paths.outputs:
             self.in_place[path] = one.tag
-        one.has_scratch = one.has_result_in_scratch = False
+        self._remove_scratch(one)
         self.tell(f"the results of {one.tag} are collected")
+
+    def _remove_scratch(self, one: Attempt) -> None:
+        one.has_scratch = one.has_result_in_scratch = False
+        if self.backend.is_far:  # the records of the job are in the same folder
+            one.has_start_record = False
+            one.exit_code = one.ended_at = None
 
     def _end_monitor(self, one: Attempt, code: int) -> None:
         one.has_monitor = False
@@ -640,7 +648,7 @@ class World:
         """Remove the folder in which a job works, or has worked."""
         if one := self._choose(lambda one: one.has_scratch):
             self.tell(f"the folder of {one.tag} is removed from the machine of its job")
-            one.has_scratch = one.has_result_in_scratch = False
+            self._remove_scratch(one)
             if not self.backend.is_far and self.random.random() < 0.5:
                 self.tell(f"all files of {one.tag} are removed")
                 one.is_folder_deleted = True

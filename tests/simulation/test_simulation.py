@@ -1,0 +1,138 @@
+"""The reconciler keeps its promises in random histories of a simulated world.
+
+A failing history prints a command that runs it again, and the history as sentences.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from reconciler.control import judge_attempts, reconcile
+from reconciler.dpdispatcher import watch
+from reconciler.evidence.evidence import Evidence
+from reconciler.loop import end_loop
+from reconciler.sweep import judge_tasks, tasks
+from reconciler.verdict import table
+from tests.simulation.history import run_history
+from tests.simulation.world import StopResult, Violation, World
+
+#: Number of histories in one test of `make test` and in one test of `make soak`.
+_PART, _SOAK_PART = 200, 10_000
+#: Number of histories in `make test` and in `make soak`.
+_HISTORIES, _SOAK_HISTORIES = 10_000, 1_000_000
+#: Seeds of histories in which a planted fault must be found, and those of sweeps.
+_SEEDS, _SWEEPS = range(1, 3_000), range(0, 4_000, 20)
+
+
+def run_histories(seeds: Iterable[int]) -> None:
+    """Run the histories of the given seeds."""
+    for seed in seeds:
+        run_history(seed)
+
+
+@pytest.mark.parametrize("first", range(0, _HISTORIES, _PART))
+def test_no_history_breaks_an_invariant(first: int) -> None:
+    """Nothing is computed twice, lost or accepted without success, and every session ends told."""
+    run_histories(range(first, first + _PART))
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("first", range(_HISTORIES, _SOAK_HISTORIES, _SOAK_PART))
+def test_no_history_of_many_breaks_an_invariant(first: int) -> None:
+    """The same is true for a million histories."""
+    run_histories(range(first, min(first + _SOAK_PART, _SOAK_HISTORIES)))
+
+
+def find_violation(seeds: Iterable[int]) -> str:
+    """Return the message of the first history that breaks an invariant."""
+    for seed in seeds:
+        try:
+            run_history(seed)
+        except Violation as found:
+            return str(found)
+    pytest.fail("no history finds the planted fault")
+
+
+def test_a_purged_remote_folder_that_looks_unused_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Planted: after a machine removed its results, nothing shows that a job was submitted."""
+    observe = World._observe_jobs
+
+    def forget(self: World, one: Any, queue: Any) -> Any:
+        is_purged = self.backend.is_far and not one.has_scratch
+        return iter(()) if is_purged else observe(self, one, queue)
+
+    monkeypatch.setattr(World, "_observe_jobs", forget)
+    monkeypatch.setattr(judge_attempts, "is_remote_folder_missing", lambda _evidence: False)
+    assert "starts a second time" in find_violation(_SEEDS)
+
+
+def test_a_follower_that_reports_the_same_state_again_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Planted: every check of an attempt is recorded, although nothing has changed."""
+    monkeypatch.setattr(reconcile, "_is_new_or_actionable", lambda _stage, _finding: True)
+    assert "the log repeats" in find_violation(_SEEDS)
+
+
+def test_swapped_task_folders_that_count_as_done_are_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Planted: the mark in the folder of a task does not name its task."""
+    read = tasks.read_mark
+
+    def read_without_key(folder: Any) -> tasks.TaskMark | None:
+        mark = read(folder)
+        return None if mark is None else mark._replace(key="")
+
+    monkeypatch.setattr(tasks, "read_mark", read_without_key)
+    monkeypatch.setattr(judge_tasks, "read_mark", read_without_key)
+    assert "is computed, but" in find_violation(_SWEEPS)
+
+
+def test_a_cut_list_of_tasks_that_counts_as_complete_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Planted: the tasks that a worker has seen are all tasks of the sweep."""
+    read = judge_tasks.tasks_of
+
+    def read_seen(*arguments: Any) -> list[tasks.Task]:
+        return [task for task in read(*arguments) if task.begun > 0]
+
+    monkeypatch.setattr(judge_tasks, "tasks_of", read_seen)
+    assert "is computed, but" in find_violation(_SWEEPS)
+
+
+def test_a_session_that_ends_without_naming_anybody_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Planted: the end of a session names no obstacle."""
+    monkeypatch.setattr(end_loop, "find_hindrances", lambda _state: [])
+    assert "the end names nobody" in find_violation(_SEEDS)
+
+
+def test_a_session_that_waits_forever_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted: a monitor watches a job forever although nothing shows whether the job runs."""
+
+    def has_answer(evidence: Evidence, _found: table.Verdict) -> bool:
+        return evidence.missing_answer_reason is None
+
+    monkeypatch.setattr(watch, "_shows_state", has_answer)
+    assert "neither ends nor names a person" in find_violation(_SEEDS)
+
+
+def test_a_verdict_on_a_silent_machine_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted: a machine that does not answer counts as a machine without jobs."""
+    rows = [row for row in table.TABLE if row[1] is not table._lacks_an_answer]
+    monkeypatch.setattr(table, "TABLE", tuple(rows))
+    assert "did not answer" in find_violation(_SEEDS)
+
+
+def test_two_jobs_at_a_time_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted: a lost attempt is replaced without being stopped."""
+    monkeypatch.setattr(World, "stop", lambda _self, _paths: StopResult())
+    assert "starts while another one runs" in find_violation(_SEEDS)
