@@ -444,6 +444,9 @@ def _replace_lost_attempt(jobs: JobContext, state: Workflow, stage: Stage) -> No
         )
         jobs.say(text, level="warning", stage=stage.id, attempt=lost.id)
         return
+    # The record of the tasks shows which of their results are still complete.
+    state = get_stage_tasks(jobs.root, state, stage).close_ended(lambda one: jobs.record(one).state)
+    stage = state.stage(stage.id)
     attempt = plan_next_attempt(jobs, state, stage, lost.diagnostic)
     mode = Mode(lost.mode)
     command = prepare_attempt(jobs, state, stage, attempt, mode, lost.id, lost.diagnostic)

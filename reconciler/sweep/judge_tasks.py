@@ -389,9 +389,9 @@ def close_tasks(
 
 
 def find_unclosed_attempts(root: Path, state: Workflow, stage: Stage) -> list[AttemptPaths]:
-    """Return the ended attempts of a sweep for which no record of the tasks is in the log."""
-    over = [one for one in stage.attempts if not (one.is_open or (one.tasks or {}).get("record"))]
-    found = [recorded_attempt_paths(root, state.id, stage.id, one) for one in over]
+    """Return the attempts of a sweep for which no record of the tasks is in the log."""
+    unclosed = [one for one in stage.attempts if not (one.tasks or {}).get("record")]
+    found = [recorded_attempt_paths(root, state.id, stage.id, one) for one in unclosed]
     return [attempt for attempt in found if attempt.task_head.is_file()]
 
 

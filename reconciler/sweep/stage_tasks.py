@@ -88,7 +88,7 @@ class NoTasks:
         return given, None
 
     def close_ended(self, record: Record) -> Workflow:
-        """Record the tasks of attempts that a person ended, and return the new state."""
+        """Record the tasks of attempts that were stopped, and return the new state."""
         return self.state
 
     def progress(self, attempt: AttemptPaths) -> Sequence[p.TasksObserved]:
@@ -180,7 +180,7 @@ class StageTasks:
         return given, count_tasks_to_compute(attempt)
 
     def close_ended(self, record: Record) -> Workflow:
-        """Record the tasks of attempts that a person ended, and return the new state."""
+        """Record the tasks of attempts that were stopped, and return the new state."""
         from reconciler.sweep.judge_tasks import close_tasks, find_unclosed_attempts
 
         state = self.state
