@@ -6,17 +6,20 @@ A failing history prints a command that runs it again, and the history as senten
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from lifecycle.rules import stages
 from reconciler.control import judge_attempts, reconcile
 from reconciler.dpdispatcher import watch
 from reconciler.evidence.evidence import Evidence
 from reconciler.loop import end_loop
 from reconciler.sweep import judge_tasks, tasks
 from reconciler.verdict import table
+from tests.simulation import world
 from tests.simulation.history import run_history
+from tests.simulation.sweep import Sweep
 from tests.simulation.world import StopResult, Violation, World
 
 #: Number of histories in one test of `make test` and in one test of `make soak`.
@@ -46,6 +49,11 @@ def test_no_history_of_many_breaks_an_invariant(first: int) -> None:
     run_histories(range(first, min(first + _SOAK_PART, _SOAK_HISTORIES)))
 
 
+def draw_only(monkeypatch: pytest.MonkeyPatch, *faults: Any, name: str = "_FAULTS") -> None:
+    """Let every history draw only the given faults, so that few histories suffice."""
+    monkeypatch.setattr(world, name, faults)
+
+
 def find_violation(seeds: Iterable[int]) -> str:
     """Return the message of the first history that breaks an invariant."""
     for seed in seeds:
@@ -60,10 +68,12 @@ def test_a_purged_remote_folder_that_looks_unused_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Planted: after a machine removed its results, nothing shows that a job was submitted."""
+    draw_only(monkeypatch, World.remove_scratch, World.kill_monitor, World.pause_monitor)
     observe = World._observe_jobs
 
     def forget(self: World, one: Any, queue: Any) -> Any:
         is_purged = self.backend.is_far and not one.has_scratch
+        one.known_id = None if is_purged else one.known_id
         return iter(()) if is_purged else observe(self, one, queue)
 
     monkeypatch.setattr(World, "_observe_jobs", forget)
@@ -75,7 +85,12 @@ def test_a_follower_that_reports_the_same_state_again_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Planted: every check of an attempt is recorded, although nothing has changed."""
+
+    def record_always(_state: Any, _stage: Any, command: Any) -> list[Any]:
+        return [command]
+
     monkeypatch.setattr(reconcile, "_is_new_or_actionable", lambda _stage, _finding: True)
+    monkeypatch.setitem(cast("dict[str, Any]", stages.RULES), "attempt.observed", record_always)
     assert "the log repeats" in find_violation(_SEEDS)
 
 
@@ -83,6 +98,7 @@ def test_swapped_task_folders_that_count_as_done_are_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Planted: the mark in the folder of a task does not name its task."""
+    draw_only(monkeypatch, Sweep.swap_folders, name="_TASK_FAULTS")
     read = tasks.read_mark
 
     def read_without_key(folder: Any) -> tasks.TaskMark | None:
@@ -98,6 +114,7 @@ def test_a_cut_list_of_tasks_that_counts_as_complete_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Planted: the tasks that a worker has seen are all tasks of the sweep."""
+    draw_only(monkeypatch, Sweep.cut_list, name="_TASK_FAULTS")
     read = judge_tasks.tasks_of
 
     def read_seen(*arguments: Any) -> list[tasks.Task]:
@@ -121,6 +138,7 @@ def test_a_session_that_waits_forever_is_found(monkeypatch: pytest.MonkeyPatch) 
     def has_answer(evidence: Evidence, _found: table.Verdict) -> bool:
         return evidence.missing_answer_reason is None
 
+    draw_only(monkeypatch, World.kill_job)
     monkeypatch.setattr(watch, "_shows_state", has_answer)
     assert "neither ends nor names a person" in find_violation(_SEEDS)
 
@@ -134,5 +152,15 @@ def test_a_verdict_on_a_silent_machine_is_found(monkeypatch: pytest.MonkeyPatch)
 
 def test_two_jobs_at_a_time_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: a lost attempt is replaced without being stopped."""
+    draw_only(monkeypatch, World.remove_scratch)
     monkeypatch.setattr(World, "stop", lambda _self, _paths: StopResult())
     assert "starts while another one runs" in find_violation(_SEEDS)
+
+
+def test_tasks_of_an_attempt_without_a_folder_are_examined(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A task is computed again if its folder is damaged and its attempt lost the scratch copy."""
+    draw_only(monkeypatch, World.remove_scratch)
+    draw_only(monkeypatch, Sweep.swap_folders, Sweep.remove_folder, name="_TASK_FAULTS")
+    run_histories(range(0, 1_000, 20))
