@@ -21,7 +21,7 @@ from lifecycle.payload import models as p
 from lifecycle.plan.document import build_creation_payload
 from lifecycle.state.status import FINISHED, Status
 from lifecycle.state.workflow import Stage, Workflow
-from reconciler.attempt import paths
+from reconciler.attempt import execution_host, paths
 from reconciler.attempt.paths import AttemptPaths
 from reconciler.context import JobContext, LaunchResult, Mode, SubmissionFacts
 from reconciler.control import dispatch, judge_attempts, reconcile
@@ -29,14 +29,14 @@ from reconciler.dpdispatcher import watch
 from reconciler.errors import ReconcilerError
 from reconciler.evidence.collect import Survey
 from reconciler.evidence.evidence import Evidence
+from reconciler.files import hand_launched_jobs
 from reconciler.host import processes
 from reconciler.loop import run
-from reconciler.loop.end_loop import LoopEnd, SessionOptions
+from reconciler.loop.end_loop import LoopEnd, SessionOptions, build_completed_end
 from reconciler.loop.stop_request import StopRequest
 from reconciler.verdict.diagnosis import Diagnosis
 from reconciler.verdict.table import Verdict
 from service.errors import RootBusy
-from service.root.atomic_files import utc_text
 from service.writing.stream_writer import Planned, WriteOptions
 from service.writing.workflow_service import Outcome
 from tests.simulation.list_log import ListJobs, ListLog, ListService
@@ -171,7 +171,7 @@ class History:
                 reconcile.reconcile_stages(jobs)
             state = jobs.service.state()
             if state.is_finished:
-                return run.build_completed_end(state)
+                return build_completed_end(state)
             jobs.record(p.SessionStarted(driven=True))
             orders = SessionOptions(time_limit=_NIGHT, is_attended=True)
             ended = run._close_session(jobs, run.WorkflowLoop(jobs, orders, StopRequest()).drive())
@@ -222,18 +222,18 @@ class History:
                 self.interrupt()
             return
         for payload, _ in planned:
-            self._check_event(payload, before)
+            self._check_event(payload)
         if before is not None:
             self.interrupt()
 
-    def _check_event(self, event: Any, before: Workflow | None) -> None:
+    def _check_event(self, event: Any) -> None:
         stage_id = getattr(event, "stage", None)
         if stage_id is not None and event.type not in ("cost.charged", "note.logged"):
             self.world.tell(
                 f"log: {event.type} {stage_id} {getattr(event, 'verdict', '')}".rstrip()
             )
         if event.type == "attempt.observed":
-            self._check_observation(event, before)
+            self._check_observation(event)
         elif event.type == "stage.computed":
             self._check_computed(event)
         elif event.type == "stage.retried":
@@ -244,12 +244,12 @@ class History:
         elif stage_id is not None and event.type != "cost.charged":
             self.newest_observation.pop(stage_id, None)
 
-    def _check_observation(self, event: p.AttemptObserved, before: Workflow | None) -> None:
+    def _check_observation(self, event: p.AttemptObserved) -> None:
         seen = (event.attempt, event.verdict, event.row, event.reason, event.waiting)
         if self.newest_observation.get(event.stage) == seen:
             raise Violation(f"the log repeats {event.verdict} of {event.stage}")
         self.newest_observation[event.stage] = seen
-        tag = event.evidence["attempt"]
+        tag = str(event.evidence["attempt"])
         final = event.action in ("lost", "launch", "failed")
         if final and event.verdict in _ABSENCE and self.world.unanswered[tag]:
             raise Violation(f"{event.verdict} of {tag} rests on a machine that did not answer")
@@ -314,7 +314,7 @@ class History:
     def _replace_observations(self) -> Iterator[tuple[Any, str, Any]]:
         yield judge_attempts, "survey_attempts", self._survey
         yield judge_attempts, "collect_evidence", self._collect
-        yield judge_attempts.machine, "load_execution_host", self._load_execution_host
+        yield execution_host, "load_execution_host", self._load_execution_host
         yield judge_attempts, "_find_unlogged_attempts", self._find_unlogged_attempts
         yield judge_attempts, "_is_newer_than_log_and_inputs", lambda *_: True
         yield judge_attempts, "_has_current_definition", lambda *_: self.world.sweep is None
@@ -326,7 +326,7 @@ class History:
         )
         yield judge_attempts, "read_json", lambda _path: {"root": str(self.root), "host": HOST}
         yield judge_attempts, "read_launch_time", self._read_launch_time
-        yield judge_attempts.hand_launched_jobs, "find_manual_launches", lambda *_: []
+        yield hand_launched_jobs, "find_manual_launches", lambda *_: []
         yield run, "find_manual_edits", lambda *_: None
         yield run, "find_log_differences", lambda *_: SimpleNamespace(deviations=())
         yield run, "find_stale_stages", lambda *_: ()
@@ -384,7 +384,7 @@ class History:
         return self.world.attempts[attempt.tag].launched_at
 
     def _dispatch(
-        self, jobs: JobContext, id_: str, *, sync: bool, options: WriteOptions, **_more: Any
+        self, jobs: JobContext, id_: str, *, options: WriteOptions, **_more: Any
     ) -> Outcome:
         with jobs.lock_stage(id_):
             return dispatch._start_next_attempt(jobs, id_, Mode.TMUX, options, False, None)
@@ -397,8 +397,8 @@ class History:
         attempt: AttemptPaths,
         mode: Mode,
         recovers: str | None = None,
-        diagnostic: bool = False,
-        first_tasks: int | None = None,
+        *_more: Any,
+        **_named: Any,
     ) -> p.AttemptStarted:
         self.interrupt()
         count = None
@@ -438,7 +438,7 @@ class _Runner:
     def __init__(self, history: History) -> None:
         self.history = history
 
-    def check(self, attempt: AttemptPaths, submission: Any) -> str:
+    def check(self, *_: Any) -> str:
         """Return the digest of a submission."""
         return "0" * 64
 

@@ -12,6 +12,7 @@ import pytest
 
 from lifecycle.rules import stages
 from reconciler.control import judge_attempts, reconcile
+from reconciler.control.stop_jobs import StopResult
 from reconciler.dpdispatcher import watch
 from reconciler.evidence.evidence import Evidence
 from reconciler.loop import end_loop
@@ -20,7 +21,7 @@ from reconciler.verdict import table
 from tests.simulation import world
 from tests.simulation.history import run_history
 from tests.simulation.sweep import Sweep
-from tests.simulation.world import StopResult, Violation, World
+from tests.simulation.world import Violation, World
 
 #: Number of histories in one test of `make test` and in one test of `make soak`.
 _PART, _SOAK_PART = 200, 10_000
@@ -115,7 +116,7 @@ def test_a_cut_list_of_tasks_that_counts_as_complete_is_found(
 ) -> None:
     """Planted: the tasks that a worker has seen are all tasks of the sweep."""
     draw_only(monkeypatch, Sweep.cut_list, name="_TASK_FAULTS")
-    read = judge_tasks.tasks_of
+    read = tasks.tasks_of
 
     def read_seen(*arguments: Any) -> list[tasks.Task]:
         return [task for task in read(*arguments) if task.begun > 0]

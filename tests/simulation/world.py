@@ -407,8 +407,8 @@ class World:
             o.is_running and not (self.was_log_restored and o.is_folder_deleted) for o in others
         ):
             raise Violation(f"the command of {one.tag} starts while another one runs")
-        # If a machine removed the folder of a job whose id was not recorded before, nothing shows that
-        # the job existed.
+        # If a machine removed the folder of a job whose id was not recorded before, nothing shows
+        # that the job existed.
         if one.starts > 1 and not (one.was_purged_unrecorded and self.backend.is_far):
             raise Violation(f"the command of {one.tag} starts a second time")
         # After the log was restored, wfctl prints a warning about a result that the log does not
