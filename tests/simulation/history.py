@@ -120,6 +120,8 @@ class History:
         self.newest_observation: dict[str, tuple[object, ...]] = {}
         #: Keys of tasks whose folder had no own result when the tasks were last recorded.
         self.wrong_tasks: list[str] = []
+        #: Keys of tasks whose own results were recorded with their digests.
+        self.recorded_tasks: set[str] = set()
         self.is_nested = False
         self.kills_left = self.random.choice((0, 0, 1, 2))
         self.visits_left = self.random.choice((0, 0, 1, 2))
@@ -196,6 +198,7 @@ class History:
             del self.log.appends[kept:]
             self.world.was_log_restored = True
             self.newest_observation.clear()
+            self.recorded_tasks.clear()
 
     def run(self) -> None:
         """Run the history, and raise `Violation` if an invariant is broken."""
@@ -239,10 +242,16 @@ class History:
         elif event.type == "stage.retried":
             self.world.give_up_results(event.stage)
         elif event.type == "tasks.observed" and self.world.sweep is not None:
-            # A folder that changes after its digest was recorded is found by `wfctl verify --deep`.
-            self.wrong_tasks = self.world.sweep.find_wrong_results()
+            self._note_results(event, self.world.sweep)
         elif stage_id is not None and event.type != "cost.charged":
             self.newest_observation.pop(stage_id, None)
+
+    def _note_results(self, event: p.TasksObserved, sweep: Sweep) -> None:
+        # A folder that changes after its digest was recorded is found by `wfctl verify --deep`.
+        wrong = sweep.find_wrong_results()
+        self.wrong_tasks = [key for key in wrong if key not in self.recorded_tasks]
+        if event.record is not None:
+            self.recorded_tasks |= {point.key for point in sweep.points} - {*wrong}
 
     def _check_observation(self, event: p.AttemptObserved) -> None:
         seen = (event.attempt, event.verdict, event.row, event.reason, event.waiting)
