@@ -1,0 +1,1 @@
+"""Fault games: what workflow engines do after a crash, a full disk or a changed file."""

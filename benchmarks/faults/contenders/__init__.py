@@ -1,0 +1,1 @@
+"""One adapter for each workflow engine that plays the fault games."""

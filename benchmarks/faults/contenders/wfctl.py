@@ -1,0 +1,60 @@
+"""wfctl: the stages of a plan, with one stage for each step."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.faults.work import Step
+
+NAME = "wfctl"
+PACKAGES: tuple[str, ...] = ()  # the version of this source tree
+DOCUMENTATION = ("docs/start/plans.md", "docs/run/recovery.md", "docs/run/recovery-matrix.md")
+STATE = (".wfctl",)
+
+
+def write(steps: Sequence[Step], folder: Path, python: str) -> None:
+    """Write the plan and create the workflow. Consent is out of scope, so the policy is trust."""
+    plan = {
+        "workflow_id": "game",
+        "purpose": "play a fault game",
+        "stages": [_describe_stage(step) for step in steps],
+    }
+    (folder / "plan.json").write_text(json.dumps(plan, indent=2))
+    init = [_program(python), "init", "plan.json", "--consent", "trust"]
+    subprocess.run(init, cwd=folder, check=True, capture_output=True)
+
+
+def command(folder: Path, python: str) -> list[str]:
+    """Run every stage in the foreground."""
+    return [_program(python), "run"]
+
+
+def recover(folder: Path, python: str) -> list[list[str]]:
+    """Follow docs/run/recovery.md, and recovery-matrix.md if the log was lost."""
+    program = _program(python)
+    if not (folder / ".wfctl" / "events.db").exists():
+        restore = [[program, "import", ".", "--consent", "trust"]]
+        if (folder / ".wfctl").exists():
+            restore.insert(0, ["mv", ".wfctl", ".wfctl-lost"])
+        return [*restore, [program, "rehydrate"], [program, "run"]]
+    return [[program, "rehydrate"], [program, "run"]]
+
+
+def _describe_stage(step: Step) -> dict[str, Any]:
+    """Return a stage whose command runs in the copy of the folder that wfctl makes for a job."""
+    return {
+        "id": step.name,
+        "name": step.name,
+        "depends_on": list(step.needs),
+        "inputs": list(step.inputs),
+        "outputs": list(step.outputs),
+        "parameters": {"command": f'cd "$WFCTL_ROOT" && {step.command}'},
+    }
+
+
+def _program(python: str) -> str:
+    return str(Path(python).parent / "wfctl")

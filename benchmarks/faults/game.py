@@ -1,0 +1,190 @@
+"""One game: a folder with a work, the driver that runs it, and the tool's way back."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from benchmarks.faults import step as step_script
+from benchmarks.faults.game_processes import MARK, kill_all, wait_for_jobs
+from benchmarks.faults.judge import Ending
+from benchmarks.faults.truth import read_runs
+from benchmarks.faults.work import SOURCES, Step, Work, compute_result, make_work
+
+#: Maximum number of times that a game runs the way back.
+ATTEMPTS = 3
+
+#: Exit code of a command that the game stopped because it ran too long.
+TOO_LONG = 124
+
+#: Variables of the caller that no tool may see, because they change what a tool does.
+_HIDDEN = ("PYTHON", "VIRTUAL_ENV", "WFCTL", "TMUX", "SNAKEMAKE")
+
+
+class Adapter(Protocol):
+    """The module of a contender; `environment` is optional."""
+
+    NAME: str
+    PACKAGES: Sequence[str]  # pip requirements; empty for the environment that runs the games
+    DOCUMENTATION: Sequence[str]  # addresses of the pages that justify settings and way back
+    STATE: Sequence[str]  # files and folders with the tool's state, relative to the folder
+
+    def write(self, steps: Sequence[Step], folder: Path, python: str) -> None:
+        """Write the tool's own files into the folder."""
+
+    def command(self, folder: Path, python: str) -> list[str]:
+        """Return the command that runs the work to its end, in the foreground."""
+
+    def recover(self, folder: Path, python: str) -> list[list[str]]:
+        """Return the commands of the documented way back after an interruption, in order."""
+
+
+class Game:
+    """A contender that runs a work, in a new temporary folder with a home folder of its own."""
+
+    def __init__(self, adapter: Adapter, python: str, work: str, middle: float = 15.0) -> None:
+        self.adapter, self.python = adapter, python
+        self.place = Path(tempfile.mkdtemp(prefix="game-")).resolve()
+        self.folder = self.place / "folder"
+        self.work: Work = make_work(work, self.place / "step.py", middle)
+        self.behaviours: dict[str, str] = {}  # of steps that misbehave
+        self.factors: dict[str, str] = {}  # parameters that a person edited
+        self.sources = dict(SOURCES)  # content of the input files now
+        self.prefix: list[str] = []  # put before each command
+        self.driver_variables: dict[str, str] = {}  # of the first driver only
+        self.variables: dict[str, str] = {}  # of all commands
+        self.moment = 0  # number of the file event of a fault
+        self.limit = 180.0  # seconds of one command
+        self.commands = 0  # commands after the fault
+        self.fault_at = self.ended_at = time.monotonic()
+        self.cleanups: list[Callable[[], object]] = []
+        self.exit_code = 0
+        self.driver: subprocess.Popen[bytes] | None = None
+        self._outputs: list[Path] = []
+
+    def write_files(self) -> None:
+        """Write the step script, its settings, the input files and the tool's own files."""
+        (self.place / "home").mkdir()
+        self.folder.mkdir(exist_ok=True)
+        shutil.copy(str(step_script.__file__), self.place / "step.py")
+        settings = {
+            "seconds": dict(self.work.seconds),
+            "default": self.work.default,
+            "behaviours": self.behaviours,
+        }
+        (self.place / "settings.json").write_text(json.dumps(settings))
+        for name, content in self.sources.items():
+            (self.folder / name).write_text(content)
+        self.adapter.write(self.work.steps, self.folder, self.python)
+
+    def start_driver(self) -> subprocess.Popen[bytes]:
+        """Start the tool's command as the driver, and return its process."""
+        command = self.adapter.command(self.folder, self.python)
+        self.driver = self._start(command, self.driver_variables)
+        return self.driver
+
+    def finish_driver(self) -> int:
+        """Wait for the driver to end, kill it after the time limit, and return its exit code."""
+        assert self.driver is not None
+        return self._finish(self.driver)
+
+    def run_again(self) -> int:
+        """Run the tool's command once more, as a user does after an edit; return its exit code."""
+        self.commands += 1
+        return self._finish(self._start(self.adapter.command(self.folder, self.python), {}))
+
+    def recover(self) -> None:
+        """Run the tool's way back until its last command succeeds, at most three times."""
+        for _ in range(ATTEMPTS):
+            for command in self.adapter.recover(self.folder, self.python):
+                self.commands += 1
+                self._finish(self._start(command, {}))
+            if not self.exit_code:
+                return
+
+    def note_fault(self) -> None:
+        """Record the time of the fault, from which the seconds of the recovery are counted."""
+        self.fault_at = time.monotonic()
+
+    def wait_for_start(self, step: str) -> None:
+        """Wait until the truth file records the start of a step. Raises TimeoutError."""
+        deadline = time.monotonic() + self.limit
+        while not any(run.name == step for run in read_runs(self.place / "truth.txt")):
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"expected {step} to start within {self.limit:.0f} s")
+            time.sleep(0.05)
+
+    def read_ending(self) -> Ending:
+        """Return what the game left behind, after all jobs have ended (at most 60 seconds)."""
+        result = self._read_result()
+        wait_for_jobs(self.place, 60)
+        return Ending(
+            runs=read_runs(self.place / "truth.txt"),
+            expected=compute_result(self.work, self.sources, self.factors),
+            result=result,
+            late_result=self._read_result(),
+            exit_code=self.exit_code,
+            lines=self.read_lines(),
+        )
+
+    def read_lines(self) -> list[str]:
+        """Return the lines that the tool's commands printed, without the path of the game."""
+        text = "".join(path.read_text(errors="replace") for path in self._outputs)
+        return text.replace(str(self.place), "").splitlines()
+
+    def close(self, *, keep: bool = False) -> None:
+        """Kill all processes of the game, undo its mounts and delete its folder."""
+        kill_all(self.place)
+        for cleanup in reversed(self.cleanups):
+            cleanup()
+        if not keep:
+            shutil.rmtree(self.place, ignore_errors=True)
+
+    def _read_result(self) -> str:
+        path = self.folder / self.work.result
+        return path.read_text(errors="replace") if path.is_file() else ""
+
+    def _finish(self, process: subprocess.Popen[bytes]) -> int:
+        """Wait for a command to end, kill it after the time limit, and return its exit code."""
+        try:
+            self.exit_code = process.wait(self.limit)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            self.exit_code = TOO_LONG
+        self.ended_at = time.monotonic()
+        return self.exit_code
+
+    def _start(self, command: list[str], variables: Mapping[str, str]) -> subprocess.Popen[bytes]:
+        output = self.place / f"output-{len(self._outputs) + 1}.txt"
+        self._outputs.append(output)
+        with output.open("wb") as file:
+            return subprocess.Popen(
+                [*self.prefix, *command],
+                cwd=self.folder,
+                env=self._environment() | dict(variables),
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def _environment(self) -> dict[str, str]:
+        """Return the environment of every process of the game."""
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith(_HIDDEN)}
+        find_special = getattr(self.adapter, "environment", None)
+        special: dict[str, str] = find_special(self.folder) if find_special else {}
+        own = {
+            MARK: str(self.place),
+            "HOME": str(self.place / "home"),
+            "PATH": f"{Path(self.python).parent}:{os.environ['PATH']}",
+            "TMUX_TMPDIR": str(self.place),
+        }
+        return inherited | own | special | self.variables
