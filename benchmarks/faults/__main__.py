@@ -1,7 +1,9 @@
 """Play the fault games, store the cells in a JSON file, and print the table.
 
 `python -m benchmarks.faults [--contender NAME]… [--work WORK]… [--fault FAULT]…
-[--repetitions 3] [--json FILE] [--environments DIR] [--list]`; RULES.md explains the verdicts.
+[--repetitions 3] [--events 10] [--json FILE] [--environments DIR] [--list]`
+
+RULES.md explains the games and the verdicts.
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ from benchmarks.faults.environments import (
     load_adapter,
 )
 from benchmarks.faults.faults import EVERYWHERE, FAULTS, Fault
-from benchmarks.faults.play import Cell, Contender, play_cell, read_normal_lines
+from benchmarks.faults.game import Contender
+from benchmarks.faults.play import Cell, Count, play_cell, read_normal_lines
 from benchmarks.faults.table import merge_cells, read_cells, render_table
 
 
@@ -28,7 +31,7 @@ def main() -> None:
     options = _options()
     if options.list:
         for fault in FAULTS:
-            print(f"{fault.name:20} {fault.title} ({', '.join(fault.works)})")
+            print(f"{fault.name:28} {fault.title} ({', '.join(fault.works)})")
         return
     for name in options.contender or list_contenders():
         for cell in _play_column(name, options):
@@ -48,7 +51,8 @@ def _play_column(name: str, options: argparse.Namespace) -> Iterator[Cell]:
     for fault, work in _choose_games(options):
         if work not in normal_lines:
             normal_lines[work] = read_normal_lines(contender, work)
-        yield play_cell(contender, fault, work, normal_lines[work], options.repetitions)
+        count = Count(options.repetitions, options.events)
+        yield play_cell(contender, fault, work, normal_lines[work], count)
 
 
 def _choose_games(options: argparse.Namespace) -> Iterator[tuple[Fault, str]]:
@@ -66,6 +70,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--work", action="append", choices=EVERYWHERE)
     parser.add_argument("--fault", action="append", choices=[fault.name for fault in FAULTS])
     parser.add_argument("--repetitions", type=int, default=3)
+    parser.add_argument("--events", type=int, default=10, help="file events, or 0 for all")
     parser.add_argument("--json", type=Path, default=Path("build/faults.json"))
     parser.add_argument("--environments", type=Path, default=ENVIRONMENTS)
     parser.add_argument("--list", action="store_true", help="list the faults, and play none")

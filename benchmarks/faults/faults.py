@@ -1,20 +1,18 @@
-"""The faults: what happens during a game, and which repetitions a fault justifies."""
+"""The table of faults: how each is played, and which repetitions it justifies."""
 
 from __future__ import annotations
 
-import signal
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
-from benchmarks.faults.game import Adapter, Game
-from benchmarks.faults.game_processes import find_processes, kill_all_except_jobs, send_signal
+from benchmarks.faults import file_events, file_faults, host_faults, process_faults
+from benchmarks.faults.game import Game
 
-#: Seconds between the start of the middle step and the fault.
-DELAY = 2.0
+#: Names of all works.
+EVERYWHERE = ("chain", "sweep", "rounds")
 
 
-def prepare_nothing(game: Game) -> None:
+def do_nothing(game: Game) -> None:
     """Leave the game as it is."""
 
 
@@ -28,64 +26,112 @@ def find_no_obstacle() -> str:
     return ""
 
 
-def find_one_moment(adapter: Adapter, python: str) -> Sequence[int]:
-    """Return one moment, which the fault waits for itself."""
-    return (0,)
-
-
 class Fault(NamedTuple):
-    """One fault: its row in the table, and the function that plays it on a running game."""
+    """One fault: its row in the table, and the functions that play it on a game."""
 
     name: str  # on the command line
     title: str  # in the table
-    act: Callable[[Game], None]
-    prepare: Callable[[Game], None] = prepare_nothing  # before the files are written
-    repeatable: Callable[[Game], frozenset[str]] = allow_no_repetition
-    words: tuple[str, ...] = ()  # a line with one of these words informs the user
+    act: Callable[[Game], None]  # on the running game
+    prepare: Callable[[Game], None] = do_nothing  # before the files are written
+    repeatable: Callable[[Game], frozenset[str]] = allow_no_repetition  # steps
     is_edit: bool = False  # files change, so the user runs the tool once more
+    has_moments: bool = False  # one game for each of several file events
     works: tuple[str, ...] = ("chain",)
     middle: float = 15.0  # seconds of the middle step of the chain
     find_obstacle: Callable[[], str] = find_no_obstacle  # why this machine cannot play the fault
-    find_moments: Callable[[Adapter, str], Sequence[int]] = find_one_moment
 
-
-def kill_driver(game: Game) -> None:
-    """Kill the driver while the middle step runs."""
-    _wait_for_middle(game)
-    if game.driver is not None:
-        game.driver.kill()
-
-
-def kill_all_but_job(game: Game) -> None:
-    """Kill every process except the job itself."""
-    _wait_for_middle(game)
-    kill_all_except_jobs(game.place)
-
-
-def kill_job(game: Game) -> None:
-    """Kill the process of the middle step."""
-    _wait_for_middle(game)
-    _signal_job(game, signal.SIGKILL)
-
-
-def _wait_for_middle(game: Game) -> None:
-    """Wait until the middle step has run for a moment, and note the time of the fault."""
-    game.wait_for_start(game.work.focus)
-    time.sleep(min(DELAY, game.work.seconds.get(game.work.focus, game.work.default) / 2))
-    game.note_fault()
-
-
-def _signal_job(game: Game, number: signal.Signals) -> None:
-    jobs = [p for p in find_processes(game.place) if p.is_job(game.place, game.work.focus)]
-    send_signal(jobs, number)
-
-
-EVERYWHERE = ("chain", "sweep", "rounds")
 
 FAULTS = (
-    Fault("driver-killed", "driver killed", kill_driver, works=EVERYWHERE),
     Fault(
-        "all-but-job-killed", "everything but the job killed", kill_all_but_job, works=EVERYWHERE
+        name="driver-killed-at-file-event",
+        title="driver killed at a file event",
+        prepare=file_events.prepare_kill,
+        act=file_events.wait_for_kill,
+        has_moments=True,
+        middle=file_events.MIDDLE,
+        find_obstacle=file_events.find_obstacle,
     ),
-    Fault("job-killed", "job killed", kill_job, works=EVERYWHERE),
+    Fault("driver-killed", "driver killed", process_faults.kill_driver, works=EVERYWHERE),
+    Fault(
+        name="all-but-job-killed",
+        title="everything but the job killed",
+        act=process_faults.kill_all_but_jobs,
+        works=EVERYWHERE,
+    ),
+    Fault(
+        name="everything-killed",
+        title="everything killed",
+        act=process_faults.kill_everything,
+        works=EVERYWHERE,
+    ),
+    Fault("job-killed", "job killed", process_faults.kill_job, works=EVERYWHERE),
+    Fault("job-frozen", "job frozen and thawed", process_faults.freeze_job),
+    Fault(
+        name="job-daemonises",
+        title="job continues in a child",
+        prepare=process_faults.let_job_daemonise,
+        act=process_faults.wait_for_middle,
+        middle=6.0,
+    ),
+    Fault(
+        name="job-kills-group",
+        title="job kills its process group",
+        prepare=process_faults.let_job_kill_group,
+        act=process_faults.wait_for_middle,
+        middle=3.0,
+    ),
+    Fault("two-drivers", "two drivers", process_faults.start_second_driver),
+    Fault(
+        name="disk-full",
+        title="disk full",
+        prepare=host_faults.mount_small_disk,
+        act=host_faults.fill_disk,
+        find_obstacle=host_faults.needs_root,
+    ),
+    Fault(
+        name="clock-back",
+        title="clock set back",
+        prepare=host_faults.start_with_early_clock,
+        act=host_faults.set_clock_back,
+        is_edit=True,
+        find_obstacle=host_faults.needs_libfaketime,
+    ),
+    Fault(
+        name="host-renamed",
+        title="host renamed",
+        prepare=host_faults.name_host,
+        act=host_faults.rename_host,
+        find_obstacle=host_faults.needs_root,
+    ),
+    Fault("input-edited", "input edited during the run", file_faults.edit_input, is_edit=True),
+    Fault(
+        name="parameter-edited",
+        title="parameter edited by hand",
+        act=file_faults.edit_parameter,
+        is_edit=True,
+        middle=3.0,
+    ),
+    Fault(
+        name="output-truncated",
+        title="output truncated after the end",
+        act=file_faults.truncate_output,
+        repeatable=file_faults.find_middle_and_dependents,
+        is_edit=True,
+        middle=3.0,
+    ),
+    Fault(
+        name="results-cleaned",
+        title="results deleted",
+        act=file_faults.clean_results,
+        repeatable=file_faults.find_all_steps,
+        is_edit=True,
+        middle=3.0,
+    ),
+    Fault("state-lost", "state of the tool lost", file_faults.lose_state),
+    Fault(
+        name="state-older",
+        title="older state of the tool restored",
+        act=file_faults.restore_older_state,
+        is_edit=True,
+    ),
 )

@@ -10,13 +10,13 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from benchmarks.faults import step as step_script
 from benchmarks.faults.game_processes import MARK, kill_all, wait_for_jobs
 from benchmarks.faults.judge import Ending
 from benchmarks.faults.truth import read_runs
-from benchmarks.faults.work import SOURCES, Step, Work, compute_result, make_work
+from benchmarks.faults.work import SOURCES, Step, Work, compute_results, make_work
 
 #: Maximum number of times that a game runs the way back.
 ATTEMPTS = 3
@@ -29,7 +29,7 @@ _HIDDEN = ("PYTHON", "VIRTUAL_ENV", "WFCTL", "TMUX", "SNAKEMAKE")
 
 
 class Adapter(Protocol):
-    """The module of a contender; `environment` is optional."""
+    """The module of a contender; `environment` and `FILES` are optional."""
 
     NAME: str
     PACKAGES: Sequence[str]  # pip requirements; empty for the environment that runs the games
@@ -46,11 +46,19 @@ class Adapter(Protocol):
         """Return the commands of the documented way back after an interruption, in order."""
 
 
+class Contender(NamedTuple):
+    """An adapter with the Python of its environment and the version of the tool."""
+
+    adapter: Adapter
+    python: str
+    version: str
+
+
 class Game:
     """A contender that runs a work, in a new temporary folder with a home folder of its own."""
 
-    def __init__(self, adapter: Adapter, python: str, work: str, middle: float = 15.0) -> None:
-        self.adapter, self.python = adapter, python
+    def __init__(self, contender: Contender, work: str, middle: float = 15.0) -> None:
+        self.contender = contender
         self.place = Path(tempfile.mkdtemp(prefix="game-")).resolve()
         self.folder = self.place / "folder"
         self.work: Work = make_work(work, self.place / "step.py", middle)
@@ -58,6 +66,8 @@ class Game:
         self.factors: dict[str, str] = {}  # parameters that a person edited
         self.sources = dict(SOURCES)  # content of the input files now
         self.prefix: list[str] = []  # put before each command
+        self.driver_prefix: list[str] = []  # put before the command of the first driver
+        self.own_files: list[Path] = []  # that the adapter wrote, and a person may edit
         self.driver_variables: dict[str, str] = {}  # of the first driver only
         self.variables: dict[str, str] = {}  # of all commands
         self.moment = 0  # number of the file event of a fault
@@ -82,12 +92,13 @@ class Game:
         (self.place / "settings.json").write_text(json.dumps(settings))
         for name, content in self.sources.items():
             (self.folder / name).write_text(content)
-        self.adapter.write(self.work.steps, self.folder, self.python)
+        self.contender.adapter.write(self.work.steps, self.folder, self.contender.python)
+        self.own_files = self._find_own_files()
 
     def start_driver(self) -> subprocess.Popen[bytes]:
         """Start the tool's command as the driver, and return its process."""
-        command = self.adapter.command(self.folder, self.python)
-        self.driver = self._start(command, self.driver_variables)
+        command = self.contender.adapter.command(self.folder, self.contender.python)
+        self.driver = self._start([*self.driver_prefix, *command], self.driver_variables)
         return self.driver
 
     def finish_driver(self) -> int:
@@ -98,12 +109,14 @@ class Game:
     def run_again(self) -> int:
         """Run the tool's command once more, as a user does after an edit; return its exit code."""
         self.commands += 1
-        return self._finish(self._start(self.adapter.command(self.folder, self.python), {}))
+        return self._finish(
+            self._start(self.contender.adapter.command(self.folder, self.contender.python), {})
+        )
 
     def recover(self) -> None:
         """Run the tool's way back until its last command succeeds, at most three times."""
         for _ in range(ATTEMPTS):
-            for command in self.adapter.recover(self.folder, self.python):
+            for command in self.contender.adapter.recover(self.folder, self.contender.python):
                 self.commands += 1
                 self._finish(self._start(command, {}))
             if not self.exit_code:
@@ -123,13 +136,13 @@ class Game:
 
     def read_ending(self) -> Ending:
         """Return what the game left behind, after all jobs have ended (at most 60 seconds)."""
-        result = self._read_result()
+        results = self._read_results()
         wait_for_jobs(self.place, 60)
         return Ending(
             runs=read_runs(self.place / "truth.txt"),
-            expected=compute_result(self.work, self.sources, self.factors),
-            result=result,
-            late_result=self._read_result(),
+            expected=compute_results(self.work, self.sources, self.factors),
+            results=results,
+            late_results=self._read_results(),
             exit_code=self.exit_code,
             lines=self.read_lines(),
         )
@@ -147,9 +160,24 @@ class Game:
         if not keep:
             shutil.rmtree(self.place, ignore_errors=True)
 
-    def _read_result(self) -> str:
-        path = self.folder / self.work.result
-        return path.read_text(errors="replace") if path.is_file() else ""
+    def _read_results(self) -> dict[str, str]:
+        """Return the content of all outputs by path; an absent output is an empty string."""
+        paths = [path for step in self.work.steps for path in step.outputs]
+        files = {path: self.folder / path for path in paths}
+        return {
+            path: file.read_text(errors="replace") if file.is_file() else ""
+            for path, file in files.items()
+        }
+
+    def _find_own_files(self) -> list[Path]:
+        """Return the adapter's files that a person edits: FILES, or all except the state."""
+        adapter = self.contender.adapter
+        names = getattr(adapter, "FILES", None)
+        if names is not None:
+            return [self.folder / name for name in names]
+        state = [self.folder / name for name in adapter.STATE]
+        files = (path for path in self.folder.rglob("*") if path.is_file())
+        return [path for path in files if not any(path.is_relative_to(part) for part in state)]
 
     def _finish(self, process: subprocess.Popen[bytes]) -> int:
         """Wait for a command to end, kill it after the time limit, and return its exit code."""
@@ -179,12 +207,12 @@ class Game:
     def _environment(self) -> dict[str, str]:
         """Return the environment of every process of the game."""
         inherited = {k: v for k, v in os.environ.items() if not k.startswith(_HIDDEN)}
-        find_special = getattr(self.adapter, "environment", None)
+        find_special = getattr(self.contender.adapter, "environment", None)
         special: dict[str, str] = find_special(self.folder) if find_special else {}
         own = {
             MARK: str(self.place),
             "HOME": str(self.place / "home"),
-            "PATH": f"{Path(self.python).parent}:{os.environ['PATH']}",
+            "PATH": f"{Path(self.contender.python).parent}:{os.environ['PATH']}",
             "TMUX_TMPDIR": str(self.place),
         }
         return inherited | own | special | self.variables

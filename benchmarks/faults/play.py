@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from benchmarks.faults.faults import Fault
-from benchmarks.faults.game import Adapter, Game
+from benchmarks.faults.file_events import choose_events
+from benchmarks.faults.game import Contender, Game
 from benchmarks.faults.judge import VERDICTS, judge_ending
 
 
@@ -29,16 +30,15 @@ class Cell:
     date: str = ""
 
 
-class Contender(NamedTuple):
-    """An adapter with the Python of its environment and the version of the tool."""
+class Count(NamedTuple):
+    """How often a fault is played."""
 
-    adapter: Adapter
-    python: str
-    version: str
+    repetitions: int = 3
+    events: int = 10  # file events at which the driver is killed, or 0 for all
 
 
 def play_cell(
-    contender: Contender, fault: Fault, work: str, normal: frozenset[str], repetitions: int
+    contender: Contender, fault: Fault, work: str, normal: frozenset[str], count: Count
 ) -> Cell:
     """Play a fault several times, and return the cell with the worst verdict.
 
@@ -49,10 +49,11 @@ def play_cell(
         return Cell(
             contender.adapter.NAME, contender.version, fault.name, work, "left out", reason, games=0
         )
+    moments = choose_events(contender, work, count.events) if fault.has_moments else [0]
     cells = [
         _play_game(contender, fault, work, moment, normal)
-        for _ in range(repetitions)
-        for moment in fault.find_moments(contender.adapter, contender.python)
+        for _ in range(count.repetitions)
+        for moment in moments
     ]
     return _choose_worst(cells)
 
@@ -63,7 +64,7 @@ def read_normal_lines(contender: Contender, work: str) -> frozenset[str]:
     The command runs twice, because a user also sees what the second call prints. Raises
     RuntimeError if the result is not right, because the adapter is wrong in this case.
     """
-    game = Game(contender.adapter, contender.python, work, middle=0.5)
+    game = Game(contender, work, middle=0.5)
     try:
         game.write_files()
         game.start_driver()
@@ -72,7 +73,7 @@ def read_normal_lines(contender: Contender, work: str) -> frozenset[str]:
         ending = game.read_ending()
     finally:
         game.close()
-    judgement = judge_ending(ending, frozenset(), ())
+    judgement = judge_ending(ending, frozenset())
     if judgement.verdict != "right":
         text = "\n".join(ending.lines[-20:])
         raise RuntimeError(
@@ -90,7 +91,7 @@ def _play_game(
     contender: Contender, fault: Fault, work: str, moment: int, normal: frozenset[str]
 ) -> Cell:
     """Play one game and judge it."""
-    game = Game(contender.adapter, contender.python, work, fault.middle)
+    game = Game(contender, work, fault.middle)
     game.moment = moment
     try:
         fault.prepare(game)
@@ -104,9 +105,7 @@ def _play_game(
             game.recover()
         ending = game.read_ending()
         lines = [line for line in ending.lines if normalize_line(line) not in normal]
-        verdict, reason = judge_ending(
-            ending._replace(lines=lines), fault.repeatable(game), fault.words
-        )
+        verdict, reason = judge_ending(ending._replace(lines=lines), fault.repeatable(game))
     finally:
         game.close()
     return Cell(

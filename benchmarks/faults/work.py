@@ -38,11 +38,6 @@ class Work(NamedTuple):
     seconds: Mapping[str, float]  # of single steps
     default: float  # seconds of every other step
 
-    @property
-    def result(self) -> str:
-        """Path of the final result, relative to the folder."""
-        return self.steps[-1].outputs[0]
-
 
 def make_work(name: str, script: Path, middle: float = 15.0) -> Work:
     """Return the work `chain`, `sweep` or `rounds`; its steps run the copy of step.py at `script`.
@@ -58,15 +53,17 @@ def make_work(name: str, script: Path, middle: float = 15.0) -> Work:
     raise ValueError(f"expected the work chain, sweep or rounds, found {name!r}")
 
 
-def compute_result(work: Work, sources: Mapping[str, str], factors: Mapping[str, str]) -> str:
-    """Return the content of the final result for the sources and the parameters of the steps."""
+def compute_results(
+    work: Work, sources: Mapping[str, str], factors: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the right content of all outputs by path, for the sources and changed parameters."""
     files = dict(sources)
     for step in work.steps:
         content = f"{step.name} {factors.get(step.name, FACTOR)}\n"
         content += "".join(files[path] for path in step.inputs)
         digest = hashlib.sha256(content.encode()).hexdigest()[:16]
-        files[step.outputs[0]] = f"computing\n{step.name} {digest}\n"
-    return files[work.result]
+        files |= dict.fromkeys(step.outputs, f"computing\n{step.name} {digest}\n")
+    return {path: content for path, content in files.items() if path not in sources}
 
 
 def parameter_of(name: str, factor: str) -> str:

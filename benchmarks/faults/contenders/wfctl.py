@@ -14,6 +14,7 @@ NAME = "wfctl"
 PACKAGES: tuple[str, ...] = ()  # the version of this source tree
 DOCUMENTATION = ("docs/start/plans.md", "docs/run/recovery.md", "docs/run/recovery-matrix.md")
 STATE = (".wfctl",)
+FILES = ("plan.json",)  # init also writes workflow-state.json, which is generated
 
 
 def write(steps: Sequence[Step], folder: Path, python: str) -> None:
