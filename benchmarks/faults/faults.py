@@ -68,8 +68,15 @@ FAULTS = (
     Fault("job-frozen", "job frozen and thawed", process_faults.freeze_job),
     Fault(
         name="job-daemonises",
-        title="job continues in a child",
+        title="job continues in a child that holds the output open",
         prepare=process_faults.let_job_daemonise,
+        act=process_faults.wait_for_middle,
+        middle=6.0,
+    ),
+    Fault(
+        name="job-daemonises-and-closes",
+        title="job continues in a child that opens the output again",
+        prepare=process_faults.let_job_daemonise_and_close,
         act=process_faults.wait_for_middle,
         middle=6.0,
     ),

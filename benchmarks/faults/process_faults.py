@@ -63,8 +63,13 @@ def start_second_driver(game: Game) -> None:
 
 
 def let_job_daemonise(game: Game) -> None:
-    """Let the command of the middle step exit, while its child computes the result."""
+    """Let the command of the middle step exit, while its child holds the output open."""
     game.behaviours[game.work.focus] = "daemon"
+
+
+def let_job_daemonise_and_close(game: Game) -> None:
+    """Let the command of the middle step exit, while its child has closed the output."""
+    game.behaviours[game.work.focus] = "closing daemon"
 
 
 def let_job_kill_group(game: Game) -> None:

@@ -24,14 +24,15 @@ def main() -> None:
     options = _options()
     settings = json.loads((GAME / "settings.json").read_text())
     behaviour = settings["behaviours"].get(options.name, "")
-    if behaviour == "daemon" and not options.is_child:
+    if behaviour.endswith("daemon") and not options.is_child:
         subprocess.Popen([sys.executable, *sys.argv, "--is-child"], start_new_session=True)
         time.sleep(1)
         return
     if behaviour == "kill group" and _is_first_time(options.name):
         _record("start", options.name, _digest(options))
         os.killpg(0, signal.SIGKILL)
-    _compute(options, settings["seconds"].get(options.name, settings["default"]))
+    seconds = settings["seconds"].get(options.name, settings["default"])
+    _compute(options, seconds, closes=behaviour == "closing daemon")
 
 
 def _options() -> argparse.Namespace:
@@ -44,16 +45,27 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _compute(options: argparse.Namespace, seconds: float) -> None:
-    """Open the outputs, record the start, sleep, write the result and record the end."""
+def _compute(options: argparse.Namespace, seconds: float, *, closes: bool) -> None:
+    """Open the outputs, record the start, sleep, write the result and record the end.
+
+    With ``closes``, the outputs are closed while the step sleeps.
+    """
     digest = _digest(options)
     for path in options.outputs:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("computing\n")
+    files = [path.open("w") for path in options.outputs]
+    for file in files:
+        file.write("computing\n")
+        file.flush()
+        if closes:
+            file.close()
     _record("start", options.name, digest)
     time.sleep(seconds)
-    for path in options.outputs:
-        path.write_text(f"computing\n{options.name} {digest}\n")
+    if closes:
+        files = [path.open("a") for path in options.outputs]
+    for file in files:
+        file.write(f"{options.name} {digest}\n")
+        file.close()
     _record("end", options.name, digest)
 
 
