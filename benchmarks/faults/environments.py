@@ -47,7 +47,10 @@ def install(adapter: Adapter, name: str, folder: Path) -> str:
 
 
 def find_version(adapter: Adapter, python: str) -> str:
-    """Return the installed version of a contender's first package, or of wfctl."""
+    """Return the version of a contender: its own answer, its first package, or wfctl."""
+    find_own = getattr(adapter, "find_version", None)
+    if find_own:
+        return str(find_own(python))
     if not adapter.PACKAGES:
         package = "wfctl-eventstore"
     else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from benchmarks.faults import file_events, file_faults, host_faults, process_faults
+from benchmarks.faults import file_events, file_faults, host_faults, preload, process_faults
 from benchmarks.faults.game import Game
 
 #: Names of all works.
@@ -49,7 +49,7 @@ FAULTS = (
         act=file_events.wait_for_kill,
         has_moments=True,
         middle=file_events.MIDDLE,
-        find_obstacle=file_events.find_obstacle,
+        find_obstacle=preload.find_obstacle,
     ),
     Fault("driver-killed", "driver killed", process_faults.kill_driver, works=EVERYWHERE),
     Fault(
@@ -98,10 +98,10 @@ FAULTS = (
     Fault(
         name="clock-back",
         title="clock set back",
-        prepare=host_faults.start_with_early_clock,
+        prepare=host_faults.prepare_clock,
         act=host_faults.set_clock_back,
         is_edit=True,
-        find_obstacle=host_faults.needs_libfaketime,
+        find_obstacle=preload.find_obstacle,
     ),
     Fault(
         name="host-renamed",

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from benchmarks.faults import step as step_script
-from benchmarks.faults.game_processes import MARK, kill_all, wait_for_jobs
+from benchmarks.faults.game_processes import MARK, find_processes, kill_all, wait_for_jobs
 from benchmarks.faults.judge import Ending
 from benchmarks.faults.truth import read_runs
 from benchmarks.faults.work import SOURCES, Step, Work, compute_results, make_work
@@ -44,6 +44,10 @@ class Adapter(Protocol):
 
     def recover(self, folder: Path, python: str) -> list[list[str]]:
         """Return the commands of the documented way back after an interruption, in order."""
+
+
+class UnplayableError(Exception):
+    """A fault cannot be played on a contender; the message is the reason."""
 
 
 class Contender(NamedTuple):
@@ -127,11 +131,15 @@ class Game:
         self.fault_at = time.monotonic()
 
     def wait_for_start(self, step: str) -> None:
-        """Wait until the truth file records the start of a step. Raises TimeoutError."""
+        """Wait until the truth file records the start of a step.
+
+        Raises UnplayableError if the driver ends before, or at the time limit.
+        """
         deadline = time.monotonic() + self.limit
         while not any(run.name == step for run in read_runs(self.place / "truth.txt")):
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"expected {step} to start within {self.limit:.0f} s")
+            has_ended = self.driver is not None and self.driver.poll() is not None
+            if (has_ended and not find_processes(self.place)) or time.monotonic() > deadline:
+                raise UnplayableError(f"{step} did not start")
             time.sleep(0.05)
 
     def read_ending(self) -> Ending:

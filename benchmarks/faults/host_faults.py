@@ -3,29 +3,21 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
+import sys
 import time
-from pathlib import Path
 
 from benchmarks.faults.game import Game
+from benchmarks.faults.preload import build_library
 from benchmarks.faults.process_faults import wait_for_middle
 
 #: Size of the file system that is filled, in MB, and the time in seconds for which it stays full.
 DISK_SIZE, FULL_TIME = 64, 30.0
 
-#: Time in seconds by which the clock goes back.
-CLOCK_STEP = 7200
-
 
 def needs_root() -> str:
     """Return why an ordinary user cannot play the fault, or an empty string for root."""
     return "" if os.geteuid() == 0 else "needs root"
-
-
-def needs_libfaketime() -> str:
-    """Return that libfaketime is missing, or an empty string."""
-    return "" if _find_libfaketime() else "libfaketime is missing"
 
 
 def mount_small_disk(game: Game) -> None:
@@ -55,30 +47,18 @@ def fill_disk(game: Game) -> None:
     filler.unlink()
 
 
-def start_with_early_clock(game: Game) -> None:
-    """Let all processes of the game read a clock that is two hours ahead."""
-    (game.place / "clock").write_text(f"+{CLOCK_STEP}\n")
-    game.variables |= {
-        "LD_PRELOAD": str(_find_libfaketime()),
-        "FAKETIME_TIMESTAMP_FILE": str(game.place / "clock"),
-        "FAKETIME_NO_CACHE": "1",
-        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-        "DONT_FAKE_MONOTONIC": "1",
-    }
+def prepare_clock(game: Game) -> None:
+    """Load a library into all processes of the game, which can set their clock back."""
+    clock = game.place / "clock"
+    clock.write_bytes(bytes(8))
+    game.variables |= {"LD_PRELOAD": build_library("clock_back"), "FAULT_CLOCK": str(clock)}
 
 
 def set_clock_back(game: Game) -> None:
-    """Set the clock back while the middle step runs; the times of existing files do not change.
-
-    libfaketime shifts the times of files as it shifts the clock. Without the shift, existing files
-    would get younger, so they get the times that they had before.
-    """
+    """Set the clock back by two hours while the middle step runs."""
     wait_for_middle(game)
-    (game.place / "clock").write_text("+0\n")
-    for path in game.folder.rglob("*"):
-        times = path.lstat()
-        later = (times.st_atime + CLOCK_STEP, times.st_mtime + CLOCK_STEP)
-        os.utime(path, later, follow_symlinks=False)
+    with (game.place / "clock").open("r+b") as clock:
+        clock.write(int(time.time()).to_bytes(8, sys.byteorder))
 
 
 def name_host(game: Game) -> None:
@@ -96,11 +76,3 @@ def rename_host(game: Game) -> None:
 
 def _under_name(name: str) -> list[str]:
     return ["unshare", "--uts", "sh", "-c", 'hostname "$0" && exec "$@"', name]
-
-
-def _find_libfaketime() -> Path | None:
-    """Return the path of the library in the folders where Debian and Fedora install it."""
-    if not shutil.which("faketime"):
-        return None
-    found = sorted(Path("/usr").glob("lib*/**/faketime/libfaketime.so.1"))
-    return found[0] if found else None

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from benchmarks.faults.faults import Fault
 from benchmarks.faults.file_events import choose_events
-from benchmarks.faults.game import Contender, Game
+from benchmarks.faults.game import Contender, Game, UnplayableError
 from benchmarks.faults.judge import VERDICTS, judge_ending
 
 
@@ -44,18 +44,26 @@ def play_cell(
 
     ``normal`` contains the lines that the contender prints in a game without a fault.
     """
-    reason = fault.find_obstacle()
-    if reason:
-        return Cell(
-            contender.adapter.NAME, contender.version, fault.name, work, "left out", reason, games=0
-        )
+    try:
+        return _play_moments(contender, fault, work, normal, count)
+    except UnplayableError as error:
+        name = contender.adapter.NAME
+        return Cell(name, contender.version, fault.name, work, "left out", str(error), games=0)
+
+
+def _play_moments(
+    contender: Contender, fault: Fault, work: str, normal: frozenset[str], count: Count
+) -> Cell:
+    """Play all moments of a fault several times, and return the worst cell."""
+    obstacle = fault.find_obstacle()
+    if obstacle:
+        raise UnplayableError(obstacle)
     moments = choose_events(contender, work, count.events) if fault.has_moments else [0]
-    cells = [
+    return _choose_worst(
         _play_game(contender, fault, work, moment, normal)
         for _ in range(count.repetitions)
         for moment in moments
-    ]
-    return _choose_worst(cells)
+    )
 
 
 def read_normal_lines(contender: Contender, work: str) -> frozenset[str]:
