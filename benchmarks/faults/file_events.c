@@ -56,7 +56,7 @@ static void count_open(const char *path, int flags) {
 #define OPENAT(name) int name(int folder, const char *path, int flags, ...) { \
   READ_MODE count_open(path, flags); return NEXT(name)(folder, path, flags, mode); }
 #define FOPEN(name) FILE *name(const char *path, const char *mode) { \
-  if (strpbrk(mode, "wa+")) count(path); return NEXT(name)(path, mode); }
+  if (strpbrk(mode, "wa+")) { count(path); } return NEXT(name)(path, mode); }
 OPEN(open)
 OPEN(open64)
 OPENAT(openat)

@@ -15,6 +15,9 @@ FACTOR, EDITED_FACTOR = "3", "4"
 #: Files that a person wrote before the work starts, with their content.
 SOURCES = {"source.txt": "the source\n", "settings.txt": "the settings\n"}
 
+#: Number of steps that every tool may run at the same time.
+JOBS_AT_ONCE = 4
+
 #: Name of the only output of each step, in a folder that has the name of the step.
 RESULT = "result.txt"
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.faults.work import Step
+from benchmarks.faults.work import JOBS_AT_ONCE, Step
 
 NAME = "GNU make"
 PACKAGES: tuple[str, ...] = ()  # apt install make
@@ -32,8 +31,8 @@ def write(steps: Sequence[Step], folder: Path, python: str) -> None:
 
 
 def command(folder: Path, python: str) -> list[str]:
-    """Run as many jobs as the machine has cores."""
-    return ["make", f"--jobs={os.cpu_count()}"]
+    """Run the first rule."""
+    return ["make", f"--jobs={JOBS_AT_ONCE}"]
 
 
 def recover(folder: Path, python: str) -> list[list[str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.faults.work import Step
+from benchmarks.faults.work import JOBS_AT_ONCE, Step
 
 NAME = "Snakemake"
 PACKAGES = ("snakemake==9.27.1",)
@@ -24,15 +24,15 @@ def write(steps: Sequence[Step], folder: Path, python: str) -> None:
 
 
 def command(folder: Path, python: str) -> list[str]:
-    """Run with as many jobs as the machine has cores; Snakemake requires a number of cores."""
-    return [_program(python), "--cores", "all"]
+    """Run the first rule; Snakemake requires a number of cores, and a job uses one."""
+    return [_program(python), "--cores", str(JOBS_AT_ONCE)]
 
 
 def recover(folder: Path, python: str) -> list[list[str]]:
     """Remove a stale lock, then compute incomplete files again, as Snakemake's messages say."""
     return [
         [_program(python), "--unlock"],
-        [_program(python), "--cores", "all", "--rerun-incomplete"],
+        [*command(folder, python), "--rerun-incomplete"],
     ]
 
 

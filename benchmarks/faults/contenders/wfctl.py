@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.faults.work import Step
+from benchmarks.faults.work import JOBS_AT_ONCE, Step
 
 NAME = "wfctl"
 PACKAGES: tuple[str, ...] = ()  # the version of this source tree
@@ -31,18 +31,18 @@ def write(steps: Sequence[Step], folder: Path, python: str) -> None:
 
 def command(folder: Path, python: str) -> list[str]:
     """Run every stage in the foreground."""
-    return [_program(python), "run"]
+    return [_program(python), "run", "--max-parallel", str(JOBS_AT_ONCE)]
 
 
 def recover(folder: Path, python: str) -> list[list[str]]:
     """Follow docs/run/recovery.md, and recovery-matrix.md if the log was lost."""
-    program = _program(python)
+    program, run = _program(python), command(folder, python)
     if not (folder / ".wfctl" / "events.db").exists():
         restore = [[program, "import", ".", "--consent", "trust"]]
         if (folder / ".wfctl").exists():
             restore.insert(0, ["mv", ".wfctl", ".wfctl-lost"])
-        return [*restore, [program, "rehydrate"], [program, "run"]]
-    return [[program, "rehydrate"], [program, "run"]]
+        return [*restore, [program, "rehydrate"], run]
+    return [[program, "rehydrate"], run]
 
 
 def _describe_stage(step: Step) -> dict[str, Any]:

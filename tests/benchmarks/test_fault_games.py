@@ -1,0 +1,48 @@
+"""Five faults, each played with wfctl and with GNU make on real processes."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.faults.environments import ENVIRONMENTS, find_version, install, load_adapter
+from benchmarks.faults.faults import FAULTS
+from benchmarks.faults.game import Contender
+from benchmarks.faults.play import Count, play_cell, read_normal_lines
+from tests.need import need_programs
+
+#: Faults with the verdicts of wfctl and of GNU make. The driver of GNU make changes no files.
+VERDICTS = {
+    "driver-killed-at-file-event": ("right", "left out"),
+    "everything-killed": ("right", "wrong"),
+    "job-daemonises": ("right", "wrong"),
+    "input-edited": ("right", "wrong"),
+    "output-truncated": ("right", "wrong"),
+}
+
+
+@pytest.mark.long
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", VERDICTS)
+def test_wfctl_survives_a_fault(fault: str) -> None:
+    """The outputs are right, and no step is computed twice."""
+    assert play("wfctl", fault) == VERDICTS[fault][0]
+
+
+@pytest.mark.long
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", VERDICTS)
+def test_gnu_make_suffers_from_a_fault(fault: str) -> None:
+    """The game finds what is documented of GNU make, so it can find the same in wfctl."""
+    assert play("gnu_make", fault) == VERDICTS[fault][1]
+
+
+def play(name: str, fault_name: str) -> str:
+    """Play a fault once with a contender on the chain, and return the verdict and its reason."""
+    need_programs("make", "gcc")
+    adapter = load_adapter(name)
+    python = install(adapter, name, ENVIRONMENTS)
+    contender = Contender(adapter, python, find_version(adapter, python))
+    fault = next(fault for fault in FAULTS if fault.name == fault_name)
+    normal = read_normal_lines(contender, "chain")
+    cell = play_cell(contender, fault, "chain", normal, Count(repetitions=1, events=2))
+    return f"{cell.verdict}: {cell.reason}" if name == "wfctl" and cell.reason else cell.verdict
