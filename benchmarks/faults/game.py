@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import tempfile
@@ -82,6 +83,7 @@ class Game:
         self.exit_code = 0
         self.driver: subprocess.Popen[bytes] | None = None
         self._outputs: list[Path] = []
+        self._commands: list[list[str]] = []
 
     def write_files(self) -> None:
         """Write the step script, its settings, the input files and the tool's own files."""
@@ -156,8 +158,14 @@ class Game:
         )
 
     def read_lines(self) -> list[str]:
-        """Return the lines that the tool's commands printed, without the path of the game."""
+        """Return the lines that the tool's commands printed.
+
+        The path of the game and the commands are removed, because a tool may print its own command,
+        and an option such as `--rerun-incomplete` informs nobody.
+        """
         text = "".join(path.read_text(errors="replace") for path in self._outputs)
+        for command in self._commands:
+            text = text.replace(shlex.join(command), "")
         return text.replace(str(self.place), "").splitlines()
 
     def close(self, *, keep: bool = False) -> None:
@@ -201,6 +209,7 @@ class Game:
     def _start(self, command: list[str], variables: Mapping[str, str]) -> subprocess.Popen[bytes]:
         output = self.place / f"output-{len(self._outputs) + 1}.txt"
         self._outputs.append(output)
+        self._commands.append(command)
         with output.open("wb") as file:
             return subprocess.Popen(
                 [*self.prefix, *command],

@@ -12,8 +12,15 @@ from benchmarks.faults.work import JOBS_AT_ONCE, Step
 
 NAME = "wfctl"
 PACKAGES: tuple[str, ...] = ()  # the version of this source tree
-DOCUMENTATION = ("docs/start/plans.md", "docs/run/recovery.md", "docs/run/recovery-matrix.md")
+DOCUMENTATION = (
+    "docs/start/plans.md",
+    "docs/use/sessions.md",
+    "docs/run/recovery.md",
+    "docs/run/recovery-matrix.md",
+)
 STATE = (".wfctl",)
+#: Stages that a script may start; a script that needs more than 6 must set this budget.
+BUDGET = 100
 FILES = ("plan.json",)  # init also writes workflow-state.json, which is generated
 
 
@@ -22,6 +29,7 @@ def write(steps: Sequence[Step], folder: Path, python: str) -> None:
     plan = {
         "workflow_id": "game",
         "purpose": "play a fault game",
+        "session_config": {"session_budget": BUDGET},
         "stages": [_describe_stage(step) for step in steps],
     }
     (folder / "plan.json").write_text(json.dumps(plan, indent=2))
