@@ -21,7 +21,7 @@ from benchmarks.faults.environments import (
     load_adapter,
 )
 from benchmarks.faults.faults import EVERYWHERE, FAULTS, Fault
-from benchmarks.faults.game import Contender
+from benchmarks.faults.game import Contender, find_scheduler
 from benchmarks.faults.play import Cell, Count, play_cell, read_normal_lines
 from benchmarks.faults.table import merge_cells, read_cells, render_table
 
@@ -48,17 +48,18 @@ def _play_column(name: str, options: argparse.Namespace) -> Iterator[Cell]:
     python = install(adapter, name, options.environments)
     contender = Contender(adapter, python, find_version(adapter, python))
     normal_lines: dict[str, frozenset[str]] = {}
-    for fault, work in _choose_games(options):
+    for fault, work in _choose_games(options, find_scheduler(adapter)):
         if work not in normal_lines:
             normal_lines[work] = read_normal_lines(contender, work)
         count = Count(options.repetitions, options.events)
         yield play_cell(contender, fault, work, normal_lines[work], count)
 
 
-def _choose_games(options: argparse.Namespace) -> Iterator[tuple[Fault, str]]:
-    """Yield each chosen fault with each of its chosen works."""
+def _choose_games(options: argparse.Namespace, scheduler: str) -> Iterator[tuple[Fault, str]]:
+    """Yield each chosen fault of a scheduler (or of none) with each of its chosen works."""
     for fault in FAULTS:
-        if options.fault and fault.name not in options.fault:
+        is_chosen = not options.fault or fault.name in options.fault
+        if not is_chosen or fault.scheduler != scheduler:
             continue
         for work in options.work or fault.works:
             yield fault, work

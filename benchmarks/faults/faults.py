@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from benchmarks.faults import file_events, file_faults, host_faults, preload, process_faults
+from benchmarks.faults import (
+    file_events,
+    file_faults,
+    host_faults,
+    preload,
+    process_faults,
+    slurm_faults,
+)
 from benchmarks.faults.game import Game
 
 #: Names of all works.
@@ -39,6 +46,7 @@ class Fault(NamedTuple):
     works: tuple[str, ...] = ("chain",)
     middle: float = 15.0  # seconds of the middle step of the chain
     find_obstacle: Callable[[], str] = find_no_obstacle  # why this machine cannot play the fault
+    scheduler: str = ""  # empty, or `slurm` for adapters with this SCHEDULER
 
 
 FAULTS = (
@@ -140,5 +148,36 @@ FAULTS = (
         title="older state of the tool restored",
         act=file_faults.restore_older_state,
         is_edit=True,
+    ),
+    Fault(
+        name="controller-killed",
+        title="Slurm: controller killed",
+        act=slurm_faults.kill_controller,
+        scheduler="slurm",
+    ),
+    Fault(
+        name="job-cancelled",
+        title="Slurm: scancel",
+        act=slurm_faults.cancel_job,
+        scheduler="slurm",
+    ),
+    Fault(
+        name="job-requeued",
+        title="Slurm: job requeued",
+        act=slurm_faults.requeue_job,
+        scheduler="slurm",
+    ),
+    Fault(
+        name="job-forgotten",
+        title="Slurm: jobs forgotten",
+        act=slurm_faults.forget_jobs,
+        scheduler="slurm",
+    ),
+    Fault(
+        name="submission-fails",
+        title="Slurm: sbatch fails, but the job runs",
+        prepare=slurm_faults.let_submission_fail,
+        act=process_faults.wait_for_middle,
+        scheduler="slurm",
     ),
 )

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from benchmarks.faults import slurm_cluster
 from benchmarks.faults import step as step_script
 from benchmarks.faults.game_processes import MARK, find_processes, kill_all, wait_for_jobs
 from benchmarks.faults.judge import Ending
@@ -30,7 +31,7 @@ _HIDDEN = ("PYTHON", "VIRTUAL_ENV", "WFCTL", "TMUX", "SNAKEMAKE")
 
 
 class Adapter(Protocol):
-    """The module of a contender; `environment` and `FILES` are optional."""
+    """The module of a contender; `environment`, `FILES` and `SCHEDULER` are optional."""
 
     NAME: str
     PACKAGES: Sequence[str]  # pip requirements; empty for the environment that runs the games
@@ -45,6 +46,11 @@ class Adapter(Protocol):
 
     def recover(self, folder: Path, python: str) -> list[list[str]]:
         """Return the commands of the documented way back after an interruption, in order."""
+
+
+def find_scheduler(adapter: Adapter) -> str:
+    """Return the scheduler that an adapter uses: `slurm`, or an empty string for none."""
+    return str(getattr(adapter, "SCHEDULER", ""))
 
 
 class UnplayableError(Exception):
@@ -75,6 +81,7 @@ class Game:
         self.own_files: list[Path] = []  # that the adapter wrote, and a person may edit
         self.driver_variables: dict[str, str] = {}  # of the first driver only
         self.variables: dict[str, str] = {}  # of all commands
+        self.first_programs: Path | None = None  # folder at the front of PATH
         self.moment = 0  # number of the file event of a fault
         self.limit = 180.0  # seconds of one command
         self.commands = 0  # commands after the fault
@@ -88,6 +95,9 @@ class Game:
     def write_files(self) -> None:
         """Write the step script, its settings, the input files and the tool's own files."""
         (self.place / "home").mkdir()
+        if find_scheduler(self.contender.adapter) == "slurm":
+            self.variables |= slurm_cluster.start_cluster()
+            self.cleanups.append(self._cancel_jobs)
         self.folder.mkdir(exist_ok=True)
         shutil.copy(str(step_script.__file__), self.place / "step.py")
         settings = {
@@ -164,8 +174,9 @@ class Game:
         and an option such as `--rerun-incomplete` informs nobody.
         """
         text = "".join(path.read_text(errors="replace") for path in self._outputs)
-        for command in self._commands:
-            text = text.replace(shlex.join(command), "")
+        # A shorter command may be the start of a longer one.
+        for command in sorted(map(shlex.join, self._commands), key=len, reverse=True):
+            text = text.replace(command, "")
         return text.replace(str(self.place), "").splitlines()
 
     def close(self, *, keep: bool = False) -> None:
@@ -175,6 +186,10 @@ class Game:
             cleanup()
         if not keep:
             shutil.rmtree(self.place, ignore_errors=True)
+
+    def _cancel_jobs(self) -> None:
+        for job in slurm_cluster.find_jobs(self.place):
+            slurm_cluster.run_client("scancel", job)
 
     def _read_results(self) -> dict[str, str]:
         """Return the content of all outputs by path; an absent output is an empty string."""
@@ -226,10 +241,13 @@ class Game:
         inherited = {k: v for k, v in os.environ.items() if not k.startswith(_HIDDEN)}
         find_special = getattr(self.contender.adapter, "environment", None)
         special: dict[str, str] = find_special(self.folder) if find_special else {}
+        programs = [str(Path(self.contender.python).parent)]
+        if self.first_programs is not None:
+            programs.insert(0, str(self.first_programs))
         own = {
             MARK: str(self.place),
             "HOME": str(self.place / "home"),
-            "PATH": f"{Path(self.contender.python).parent}:{os.environ['PATH']}",
+            "PATH": ":".join([*programs, os.environ["PATH"]]),
             "TMUX_TMPDIR": str(self.place),
         }
         return inherited | own | special | self.variables

@@ -25,13 +25,22 @@ FILES = ("plan.json",)  # init also writes workflow-state.json, which is generat
 
 
 def write(steps: Sequence[Step], folder: Path, python: str) -> None:
-    """Write the plan and create the workflow. Consent is out of scope, so the policy is trust."""
-    plan = {
+    """Write the plan and create the workflow."""
+    create_workflow(describe_plan(steps), folder, python)
+
+
+def describe_plan(steps: Sequence[Step]) -> dict[str, Any]:
+    """Return a plan with one stage for each step."""
+    return {
         "workflow_id": "game",
         "purpose": "play a fault game",
         "session_config": {"session_budget": BUDGET},
         "stages": [_describe_stage(step) for step in steps],
     }
+
+
+def create_workflow(plan: dict[str, Any], folder: Path, python: str) -> None:
+    """Create the workflow of a plan. Consent is out of scope, so the policy is trust."""
     (folder / "plan.json").write_text(json.dumps(plan, indent=2))
     init = [_program(python), "init", "plan.json", "--consent", "trust"]
     subprocess.run(init, cwd=folder, check=True, capture_output=True)

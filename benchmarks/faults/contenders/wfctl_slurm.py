@@ -1,0 +1,36 @@
+"""wfctl with Slurm: the stages of a plan run on a backend of type remote."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.faults.contenders import wfctl
+from benchmarks.faults.work import Step
+
+NAME, PACKAGES, FILES = wfctl.NAME, wfctl.PACKAGES, wfctl.FILES
+DOCUMENTATION = (*wfctl.DOCUMENTATION, "docs/start/clusters.md")
+STATE = wfctl.STATE
+SCHEDULER = "slurm"
+
+command, recover = wfctl.command, wfctl.recover
+
+#: The backend profile. The Slurm of the games forgets ended jobs after 10 s (MinJobAge), and
+#: docs/start/clusters.md asks for a shorter interval.
+_PROFILE = {
+    "type": "remote",
+    "batch_type": "Slurm",
+    "config_path": "machine.json",
+    "query_interval": 5,
+    "resource_defaults": {"number_node": 1, "cpu_per_node": 1, "group_size": 1},
+}
+
+
+def write(steps: Sequence[Step], folder: Path, python: str) -> None:
+    """Write the machine file and the plan, and create the workflow."""
+    machine = {"local_root": ".", "batch_type": "Slurm", "context_type": "LocalContext"}
+    machine["remote_root"] = str(folder.parent / "remote")
+    (folder / "machine.json").write_text(json.dumps(machine))
+    backend = {"default_backend": "hpc", "backend_profiles": {"hpc": _PROFILE}}
+    wfctl.create_workflow(wfctl.describe_plan(steps) | backend, folder, python)

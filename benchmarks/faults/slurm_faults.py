@@ -1,0 +1,63 @@
+"""Faults of a scheduler: the controller or a job disappears, or an answer gets lost."""
+
+from __future__ import annotations
+
+import shutil
+import time
+
+from benchmarks.faults import slurm_cluster
+from benchmarks.faults.game import Game
+from benchmarks.faults.process_faults import wait_for_middle
+
+#: Time in seconds for which the controller does not run.
+OUTAGE = 20.0
+
+#: The second submission reaches Slurm, but the client reports a failure, as after a timeout.
+_SBATCH = """\
+#!/bin/sh
+case "$*" in *--test-only* | *--version*) exec {program} "$@" ;; esac
+mkdir {place}/first-submission 2> /dev/null && exec {program} "$@"
+mkdir {place}/second-submission 2> /dev/null || exec {program} "$@"
+{program} "$@" > /dev/null 2>&1
+echo "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation" >&2
+exit 1
+"""
+
+
+def kill_controller(game: Game) -> None:
+    """Kill the controller while the middle step runs, and start it again after the step."""
+    wait_for_middle(game)
+    slurm_cluster.kill_controller()
+    time.sleep(OUTAGE)
+    slurm_cluster.start_controller()
+
+
+def forget_jobs(game: Game) -> None:
+    """Let the controller lose its list of jobs while the middle step runs."""
+    wait_for_middle(game)
+    slurm_cluster.kill_controller()
+    slurm_cluster.start_controller(forget_jobs=True)
+
+
+def cancel_job(game: Game) -> None:
+    """Cancel the job of the middle step with scancel."""
+    wait_for_middle(game)
+    for job in slurm_cluster.find_jobs(game.place, "running"):
+        slurm_cluster.run_client("scancel", job)
+
+
+def requeue_job(game: Game) -> None:
+    """Requeue the job of the middle step, as an administrator does before maintenance."""
+    wait_for_middle(game)
+    for job in slurm_cluster.find_jobs(game.place, "running"):
+        slurm_cluster.run_client("scontrol", "requeue", job)
+
+
+def let_submission_fail(game: Game) -> None:
+    """Let the second `sbatch` report a failure although Slurm accepted the job."""
+    programs = game.place / "bin"
+    programs.mkdir()
+    sbatch = programs / "sbatch"
+    sbatch.write_text(_SBATCH.format(program=shutil.which("sbatch"), place=game.place))
+    sbatch.chmod(0o755)
+    game.first_programs = programs
