@@ -10,7 +10,7 @@ from benchmarks.faults.truth import Run, find_overlaps, find_repetitions
 #: The four verdicts, from the best to the worst.
 VERDICTS = ("right", "told", "twice", "wrong")
 
-#: A line that contains one of these words informs the user of a problem.
+#: A line that contains one of these words and the name of a step informs the user of a problem.
 WORDS = (
     *("changed", "differ", "drift", "edited", "error", "fail", "incomplete", "lost", "mismatch"),
     *("missing", "modified", "older", "outdated", "stale", "truncated", "warning"),
@@ -40,8 +40,8 @@ def judge_ending(ending: Ending, repeatable: frozenset[str]) -> Judgement:
 
     The fault allows to repeat the steps named `repeatable`.
     """
-    problem = _find_problem(ending)
-    message = _find_message(ending)
+    path, problem = _find_problem(ending)
+    message = _find_message(ending, path.partition("/")[0])
     if problem and not message:
         return Judgement("wrong", f"the tool reported success, but {problem}")
     repeated = sorted(set(find_repetitions(ending.runs)) - repeatable)
@@ -55,22 +55,23 @@ def judge_ending(ending: Ending, repeatable: frozenset[str]) -> Judgement:
     return Judgement("right", "")
 
 
-def _find_message(ending: Ending) -> str:
-    """Return how the tool informed the user of a problem, or an empty string."""
+def _find_message(ending: Ending, step: str) -> str:
+    """Return how the tool informed the user of a problem with a step, or an empty string."""
     if ending.exit_code:
         last = ending.lines[-1].strip() if ending.lines else ""
         return f"exit code {ending.exit_code}: {last}"
-    matching = (line for line in ending.lines if any(word in line.lower() for word in WORDS))
+    lines = (line for line in ending.lines if step in line)
+    matching = (line for line in lines if any(word in line.lower() for word in WORDS))
     return next(matching, "").strip()
 
 
-def _find_problem(ending: Ending) -> str:
-    """Return what is wrong with the first wrong output, or an empty string."""
+def _find_problem(ending: Ending) -> tuple[str, str]:
+    """Return the path of the first wrong output and what is wrong, or two empty strings."""
     for path, content in ending.expected.items():
         if not ending.results[path]:
-            return f"{path} is missing"
+            return path, f"{path} is missing"
         if ending.results[path] != content:
-            return f"{path} is wrong"
+            return path, f"{path} is wrong"
         if ending.late_results[path] != content:
-            return f"{path} changed afterwards"
-    return ""
+            return path, f"{path} changed afterwards"
+    return "", ""

@@ -13,6 +13,9 @@ from pathlib import Path
 PLACE = Path(f"/var/tmp/fault-games-{os.geteuid()}")
 PORT = 26817 + 2 * (os.geteuid() % 3000)
 
+#: Time in seconds in which a node registers with a new controller.
+REGISTRATION = 3.0
+
 #: Script that starts a Slurm on this machine.
 STARTER = Path(__file__).parents[2] / "tests" / "cluster" / "start-slurm.sh"
 
@@ -64,7 +67,8 @@ def kill_controller() -> None:
 def start_controller(*, forget_jobs: bool = False) -> None:
     """Start the controller, and wait until it answers; it may forget all jobs.
 
-    Raises TimeoutError if the controller does not answer within a minute.
+    Slurm drains a node that runs a job which the controller does not know. The node is resumed, as
+    an administrator does. Raises TimeoutError if the controller does not answer within a minute.
     """
     subprocess.run(["slurmctld", *(["-c"] if forget_jobs else [])], env=_environment(), check=True)
     deadline = time.monotonic() + 60
@@ -72,6 +76,8 @@ def start_controller(*, forget_jobs: bool = False) -> None:
         if time.monotonic() > deadline:
             raise TimeoutError("expected slurmctld to answer within 60 s")
         time.sleep(0.2)
+    time.sleep(REGISTRATION)
+    run_client("scontrol", "update", "NodeName=ALL", "State=RESUME")
 
 
 def _environment() -> dict[str, str]:

@@ -112,6 +112,11 @@ def test_wrong_result_without_a_message_is_wrong(
     assert found == ("wrong", f"the tool reported success, but {problem}")
 
 
+def test_message_about_another_step_informs_nobody(tmp_path: Path) -> None:
+    """A step that is missing because it has not run is no problem."""
+    assert judge(tmp_path, ONCE, lines=("report is missing",), result="").verdict == "wrong"
+
+
 def test_silently_wrong_is_worse_than_twice(tmp_path: Path) -> None:
     """The worst verdict counts."""
     assert judge(tmp_path, ONCE + AGAIN, result="6\n").verdict == "wrong"
