@@ -14,6 +14,7 @@ from benchmarks.faults.work import EDITED_FACTOR, FACTOR, RESULT, find_dependent
 def edit_input(game: Game) -> None:
     """Edit an input of the middle step, after the step has read it."""
     wait_for_middle(game)
+    game.changed_files.append("settings.txt")
     game.sources["settings.txt"] = "edited settings\n"
     (game.folder / "settings.txt").write_text(game.sources["settings.txt"])
 
@@ -32,6 +33,7 @@ def edit_parameter(game: Game) -> None:
         raise RuntimeError(f"expected a file of the tool with {old!r}, found none")
     for path in files:
         path.write_text(path.read_text().replace(old, new))
+    game.changed_files += [path.name for path in files]
     game.factors[name] = EDITED_FACTOR
 
 

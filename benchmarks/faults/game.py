@@ -75,6 +75,7 @@ class Game:
         self.work: Work = make_work(work, self.place / "step.py", middle)
         self.behaviours: dict[str, str] = {}  # of steps that misbehave
         self.factors: dict[str, str] = {}  # parameters that a person edited
+        self.changed_files: list[str] = []  # names of files that the fault changed
         self.sources = dict(SOURCES)  # content of the input files now
         self.prefix: list[str] = []  # put before each command
         self.driver_prefix: list[str] = []  # put before the command of the first driver
@@ -165,6 +166,7 @@ class Game:
             late_results=self._read_results(),
             exit_code=self.exit_code,
             lines=self.read_lines(),
+            changed_files=self.changed_files,
         )
 
     def read_lines(self) -> list[str]:

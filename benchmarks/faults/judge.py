@@ -10,7 +10,7 @@ from benchmarks.faults.truth import Run, find_overlaps, find_repetitions
 #: The four verdicts, from the best to the worst.
 VERDICTS = ("right", "told", "twice", "wrong")
 
-#: A line that contains one of these words and the name of a step informs the user of a problem.
+#: A line with one of these words and the name of a step or a file informs the user of a problem.
 WORDS = (
     *("changed", "differ", "drift", "edited", "error", "fail", "incomplete", "lost", "mismatch"),
     *("missing", "modified", "older", "outdated", "stale", "truncated", "warning"),
@@ -25,7 +25,8 @@ class Ending(NamedTuple):
     results: Mapping[str, str]  # content when the last command ended, empty if the file is missing
     late_results: Mapping[str, str]  # content after every process has ended
     exit_code: int  # of the tool's last command
-    lines: Sequence[str]  # output of all commands after the fault
+    lines: Sequence[str]  # output of all commands
+    changed_files: Sequence[str] = ()  # names of the files that the fault changed
 
 
 class Judgement(NamedTuple):
@@ -41,7 +42,7 @@ def judge_ending(ending: Ending, repeatable: frozenset[str]) -> Judgement:
     The fault allows to repeat the steps named `repeatable`.
     """
     path, problem = _find_problem(ending)
-    message = _find_message(ending, path.partition("/")[0])
+    message = _find_message(ending, [path.partition("/")[0], *ending.changed_files])
     if problem and not message:
         return Judgement("wrong", f"the tool reported success, but {problem}")
     repeated = sorted(set(find_repetitions(ending.runs)) - repeatable)
@@ -55,12 +56,15 @@ def judge_ending(ending: Ending, repeatable: frozenset[str]) -> Judgement:
     return Judgement("right", "")
 
 
-def _find_message(ending: Ending, step: str) -> str:
-    """Return how the tool informed the user of a problem with a step, or an empty string."""
+def _find_message(ending: Ending, names: Sequence[str]) -> str:
+    """Return how the tool informed the user of a problem, or an empty string.
+
+    A line of the output must contain one of the names, which are names of steps and files.
+    """
     if ending.exit_code:
         last = ending.lines[-1].strip() if ending.lines else ""
         return f"exit code {ending.exit_code}: {last}"
-    lines = (line for line in ending.lines if step in line)
+    lines = (line for line in ending.lines if any(name in line for name in names))
     matching = (line for line in lines if any(word in line.lower() for word in WORDS))
     return next(matching, "").strip()
 

@@ -14,7 +14,10 @@ PLACE = Path(f"/var/tmp/fault-games-{os.geteuid()}")
 PORT = 26817 + 2 * (os.geteuid() % 3000)
 
 #: Time in seconds in which a node registers with a new controller.
-REGISTRATION = 3.0
+REGISTRATION = 5.0
+
+#: Time in seconds in which the controller saves a new job on disk.
+SAVING = 7.0
 
 #: Script that starts a Slurm on this machine.
 STARTER = Path(__file__).parents[2] / "tests" / "cluster" / "start-slurm.sh"
@@ -57,7 +60,8 @@ def find_jobs(folder: Path, states: str = "all") -> list[str]:
 
 
 def kill_controller() -> None:
-    """Kill the controller, and wait until it has ended."""
+    """Kill the controller when it has saved its jobs, and wait until it has ended."""
+    time.sleep(SAVING)
     number = int((PLACE / "slurmctld.pid").read_text())
     os.kill(number, signal.SIGKILL)
     while Path(f"/proc/{number}").exists():

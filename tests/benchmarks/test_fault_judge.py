@@ -32,6 +32,7 @@ def judge(
     repeatable: frozenset[str] = NO_STEPS,
     result: str = "7\n",
     late_result: str = "7\n",
+    changed_files: tuple[str, ...] = (),
 ) -> Judgement:
     """Judge a game with this truth file, in which the right result of `measure` is 7."""
     path = folder / "truth.txt"
@@ -43,6 +44,7 @@ def judge(
         late_results={"measure": late_result},
         exit_code=exit_code,
         lines=lines,
+        changed_files=changed_files,
     )
     return judge_ending(ending, repeatable)
 
@@ -110,6 +112,14 @@ def test_wrong_result_without_a_message_is_wrong(
     """A later change by a job that still ran is wrong too."""
     found = judge(tmp_path, ONCE, lines=("done",), result=result, late_result=late_result)
     assert found == ("wrong", f"the tool reported success, but {problem}")
+
+
+def test_message_about_a_file_that_the_fault_changed_is_told(tmp_path: Path) -> None:
+    """The user can conclude from the file which results are wrong."""
+    lines = ("plan.json was edited",)
+    found = judge(tmp_path, ONCE, lines=lines, result="", changed_files=("plan.json",))
+    assert found == ("told", "measure is missing; plan.json was edited")
+    assert judge(tmp_path, ONCE, lines=lines, result="").verdict == "wrong"
 
 
 def test_message_about_another_step_informs_nobody(tmp_path: Path) -> None:
