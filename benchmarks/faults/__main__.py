@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from benchmarks.faults import slurm_cluster
 from benchmarks.faults.environments import (
     ENVIRONMENTS,
     find_version,
@@ -22,7 +23,7 @@ from benchmarks.faults.environments import (
 )
 from benchmarks.faults.faults import EVERYWHERE, FAULTS, Fault
 from benchmarks.faults.game import Contender, find_scheduler
-from benchmarks.faults.play import Cell, Count, play_cell, read_normal_lines
+from benchmarks.faults.play import Cell, Count, leave_out, play_cell, read_normal_lines
 from benchmarks.faults.table import merge_cells, read_cells, render_table
 
 
@@ -47,12 +48,19 @@ def _play_column(name: str, options: argparse.Namespace) -> Iterator[Cell]:
     adapter = load_adapter(name)
     python = install(adapter, name, options.environments)
     contender = Contender(adapter, python, find_version(adapter, python))
+    scheduler = find_scheduler(adapter)
+    obstacle = slurm_cluster.find_obstacle() if scheduler else ""
     normal_lines: dict[str, frozenset[str]] = {}
-    for fault, work in _choose_games(options, find_scheduler(adapter)):
+    for fault, work in _choose_games(options, scheduler):
+        if obstacle:
+            yield leave_out(contender, fault, work, obstacle)
+            continue
         if work not in normal_lines:
             normal_lines[work] = read_normal_lines(contender, work)
         count = Count(options.repetitions, options.events)
         yield play_cell(contender, fault, work, normal_lines[work], count)
+    if scheduler and not obstacle:
+        slurm_cluster.stop_cluster()
 
 
 def _choose_games(options: argparse.Namespace, scheduler: str) -> Iterator[tuple[Fault, str]]:

@@ -47,8 +47,13 @@ def play_cell(
     try:
         return _play_moments(contender, fault, work, normal, count)
     except UnplayableError as error:
-        name = contender.adapter.NAME
-        return Cell(name, contender.version, fault.name, work, "left out", str(error), games=0)
+        return leave_out(contender, fault, work, str(error))
+
+
+def leave_out(contender: Contender, fault: Fault, work: str, reason: str) -> Cell:
+    """Return a cell that names why a fault was not played."""
+    name = contender.adapter.NAME
+    return Cell(name, contender.version, fault.name, work, "left out", reason, games=0)
 
 
 def _play_moments(
