@@ -67,6 +67,12 @@ FAULTS = (
         works=EVERYWHERE,
     ),
     Fault(
+        name="all-but-program-killed",
+        title="everything but the command of the job killed",
+        act=process_faults.kill_all_but_programs,
+        works=EVERYWHERE,
+    ),
+    Fault(
         name="everything-killed",
         title="everything killed",
         act=process_faults.kill_everything,

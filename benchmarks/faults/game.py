@@ -31,7 +31,11 @@ _HIDDEN = ("PYTHON", "VIRTUAL_ENV", "WFCTL", "TMUX", "SNAKEMAKE")
 
 
 class Adapter(Protocol):
-    """The module of a contender; `environment`, `FILES` and `SCHEDULER` are optional."""
+    """The module of a contender.
+
+    `environment`, `FILES`, `SCHEDULER` and `locate_output`, which returns where the tool writes an
+    output, are optional.
+    """
 
     NAME: str
     PACKAGES: Sequence[str]  # pip requirements; empty for the environment that runs the games
@@ -196,7 +200,8 @@ class Game:
     def _read_results(self) -> dict[str, str]:
         """Return the content of all outputs by path; an absent output is an empty string."""
         paths = [path for step in self.work.steps for path in step.outputs]
-        files = {path: self.folder / path for path in paths}
+        locate = getattr(self.contender.adapter, "locate_output", str)
+        files = {path: self.folder / locate(path) for path in paths}
         return {
             path: file.read_text(errors="replace") if file.is_file() else ""
             for path, file in files.items()

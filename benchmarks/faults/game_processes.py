@@ -5,19 +5,28 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 #: Environment variable that marks every process of a game; its value is the folder of the game.
 MARK = "FAULT_GAME"
 
+#: Programs that run the command of a step.
+SHELLS = ("sh", "bash", "dash")
+
 
 class GameProcess(NamedTuple):
     """A running process of a game, with its arguments."""
 
     number: int
+    parent: int
     arguments: tuple[str, ...]
+
+    @property
+    def is_shell(self) -> bool:
+        """Return whether the process is a shell."""
+        return Path(self.arguments[0]).name in SHELLS
 
     def is_job(self, place: Path, step: str = "") -> bool:
         """Return whether the process runs step.py, for the step `step` if it is given."""
@@ -45,10 +54,38 @@ def send_signal(processes: Iterable[GameProcess], number: signal.Signals) -> int
     return count
 
 
-def kill_all_except_jobs(place: Path) -> None:
-    """Kill every process of a game that does not run step.py, also those that start meanwhile."""
-    while send_signal((p for p in find_processes(place) if not p.is_job(place)), signal.SIGKILL):
+def kill_all_except_jobs(place: Path, *, spares_shells: bool) -> None:
+    """Kill every process of a game that does not belong to a job, also those that start meanwhile.
+
+    With ``spares_shells``, the shells that run the commands of the steps belong to the jobs, and
+    so do all processes that these shells start.
+    """
+    shells = find_shells(place, find_processes(place)) if spares_shells else frozenset()
+    while True:
+        processes = find_processes(place)
+        spared = find_descendants(processes, shells)
+        others = [p for p in processes if not p.is_job(place) and p.number not in spared]
+        if not send_signal(others, signal.SIGKILL):
+            return
         time.sleep(0.05)
+
+
+def find_descendants(processes: Sequence[GameProcess], numbers: frozenset[int]) -> frozenset[int]:
+    """Return the numbers of the given processes and of all processes below them."""
+    found = numbers | {p.number for p in processes if p.parent in numbers}
+    return found if found == numbers else find_descendants(processes, found)
+
+
+def find_shells(place: Path, processes: Iterable[GameProcess]) -> frozenset[int]:
+    """Return the numbers of the shells above each step.py, up to the first other process."""
+    by_number = {process.number: process for process in processes}
+    found: set[int] = set()
+    for process in by_number.values():
+        parent = by_number.get(process.parent) if process.is_job(place) else None
+        while parent is not None and parent.is_shell:
+            found.add(parent.number)
+            parent = by_number.get(parent.parent)
+    return frozenset(found)
 
 
 def kill_all(place: Path) -> None:
@@ -74,9 +111,12 @@ def _read_process(folder: Path, place: Path) -> GameProcess | None:
     try:
         arguments = (folder / "cmdline").read_bytes()
         environment = (folder / "environ").read_bytes()
+        parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
     except OSError:  # the process has ended, or belongs to another user
         return None
     is_marked = f"{MARK}={place}\0".encode() in environment + b"\0"
     if not arguments or not (is_marked or f"{place}/".encode() in arguments):
         return None
-    return GameProcess(int(folder.name), tuple(arguments.decode(errors="replace").split("\0")))
+    return GameProcess(
+        int(folder.name), parent, tuple(arguments.decode(errors="replace").split("\0"))
+    )

@@ -28,9 +28,15 @@ def kill_driver(game: Game) -> None:
 
 
 def kill_all_but_jobs(game: Game) -> None:
-    """Kill every process except the jobs themselves."""
+    """Kill every process except the jobs and the shells that run their commands."""
     wait_for_middle(game)
-    kill_all_except_jobs(game.place)
+    kill_all_except_jobs(game.place, spares_shells=True)
+
+
+def kill_all_but_programs(game: Game) -> None:
+    """Kill every process except the jobs themselves; their shells are killed, too."""
+    wait_for_middle(game)
+    kill_all_except_jobs(game.place, spares_shells=False)
 
 
 def kill_everything(game: Game) -> None:
