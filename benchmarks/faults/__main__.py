@@ -1,7 +1,7 @@
 """Play the fault games, store the cells in a JSON file, and print the table.
 
 `python -m benchmarks.faults [--contender NAME]… [--work WORK]… [--fault FAULT]…
-[--repetitions 3] [--events 10] [--json FILE] [--environments DIR] [--list]`
+[--repetitions 3] [--events 10] [--json FILE] [--environments DIR] [--list | --report]`
 
 RULES.md explains the games and the verdicts.
 """
@@ -24,6 +24,7 @@ from benchmarks.faults.environments import (
 from benchmarks.faults.faults import EVERYWHERE, FAULTS, Fault
 from benchmarks.faults.game import Contender, find_scheduler
 from benchmarks.faults.play import Cell, Count, leave_out, play_cell, read_normal_lines
+from benchmarks.faults.report import print_report
 from benchmarks.faults.table import merge_cells, read_cells, render_table
 
 
@@ -33,6 +34,9 @@ def main() -> None:
     if options.list:
         for fault in FAULTS:
             print(f"{fault.name:28} {fault.title} ({', '.join(fault.works)})")
+        return
+    if options.report:
+        print_report(options.json)
         return
     for name in options.contender or list_contenders():
         for cell in _play_column(name, options):
@@ -83,6 +87,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--json", type=Path, default=Path("build/faults.json"))
     parser.add_argument("--environments", type=Path, default=ENVIRONMENTS)
     parser.add_argument("--list", action="store_true", help="list the faults, and play none")
+    parser.add_argument("--report", action="store_true", help="print the tables and the failures")
     return parser.parse_args()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+import textwrap
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -121,13 +122,14 @@ def _play_game(
         verdict, reason = judge_ending(ending._replace(lines=lines), fault.repeatable(game))
     finally:
         game.close()
+    place = f"file event {moment}: " if moment else ""
     return Cell(
         contender=contender.adapter.NAME,
         version=contender.version,
         fault=fault.name,
         work=work,
         verdict=verdict,
-        reason=f"file event {moment}: {reason}" if moment and reason else reason,
+        reason=textwrap.shorten(reason and place + reason, 300),
         commands=game.commands,
         seconds=round(game.ended_at - game.fault_at, 1),
         date=dt.datetime.now(dt.UTC).date().isoformat(),

@@ -30,14 +30,14 @@ def read_cells(path: Path) -> list[Cell]:
 
 def render_table(cells: Sequence[Cell]) -> str:
     """Return a Markdown table with contenders across and faults down; `-` is not played."""
-    names = sorted({cell.contender for cell in cells}, key=lambda name: (name != "wfctl", name))
+    names = name_contenders(cells)
     found = {(cell.contender, cell.fault, cell.work): cell for cell in cells}
-    lines = [_join("fault", *names), _join(*["---"] * (len(names) + 1))]
+    lines = [join_row("fault", *names), join_row(*["---"] * (len(names) + 1))]
     for fault in FAULTS:
         for work in fault.works:
             row = [found.get((name, fault.name, work)) for name in names]
             if any(row):
-                lines.append(_join(_title(fault, work), *map(_render_cell, row)))
+                lines.append(join_row(_title(fault, work), *map(_render_cell, row)))
     return "\n".join(lines) + "\n"
 
 
@@ -58,5 +58,12 @@ def _render_cell(cell: Cell | None) -> str:
     return f"{cell.verdict}, {cell.commands} · {cell.seconds:.0f} s"
 
 
-def _join(*words: str) -> str:
+def join_row(*words: str) -> str:
+    """Return a row of a Markdown table."""
     return f"| {' | '.join(words)} |"
+
+
+def name_contenders(cells: Iterable[Cell]) -> list[str]:
+    """Return the names of all contenders, wfctl first."""
+    names = {cell.contender for cell in cells}
+    return sorted(names, key=lambda name: (name != "wfctl", name.lower()))
