@@ -40,18 +40,17 @@ def render_letters(cells: Sequence[Cell]) -> str:
 
 
 def render_seconds(cells: Sequence[Cell]) -> str:
-    """Return a table of seconds from the fault to the end of the last command, for right cells.
+    """Return a table of seconds from the fault to the end of the last command, for the chain.
 
-    The table compares wfctl with the fastest and the median contender.
+    The table compares wfctl with the fastest and the median of the contenders that were right.
     """
-    head = ("fault", "work", "wfctl", "fastest other", "median of the others")
-    lines = [join_row(*head), join_row("---", "---", *["--:"] * 3)]
+    head = ("fault", "wfctl", "fastest other", "median of the others")
+    lines = [join_row(*head), join_row("---", *["--:"] * 3)]
     for fault in FAULTS:
-        for work in fault.works:
-            found = [cell for cell in cells if (cell.fault, cell.work) == (fault.name, work)]
-            ours = [_describe_seconds(cell) for cell in found if cell.contender == "wfctl"]
-            if ours:
-                lines.append(join_row(fault.title, work, *ours, *_compare_others(found)))
+        found = [cell for cell in cells if (cell.fault, cell.work) == (fault.name, "chain")]
+        ours = [_describe_seconds(cell) for cell in found if cell.contender == "wfctl"]
+        if ours:
+            lines.append(join_row(fault.title, *ours, *_compare_others(found)))
     return "\n".join(lines) + "\n"
 
 
