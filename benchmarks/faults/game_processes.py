@@ -54,13 +54,11 @@ def send_signal(processes: Iterable[GameProcess], number: signal.Signals) -> int
     return count
 
 
-def kill_all_except_jobs(place: Path, *, spares_shells: bool) -> None:
+def kill_all_except_jobs(place: Path, shells: frozenset[int]) -> None:
     """Kill every process of a game that does not belong to a job, also those that start meanwhile.
 
-    With ``spares_shells``, the shells that run the commands of the steps belong to the jobs, and
-    so do all processes that these shells start.
+    The shells with the numbers ``shells`` and all processes below them belong to the jobs.
     """
-    shells = find_shells(place, find_processes(place)) if spares_shells else frozenset()
     while True:
         processes = find_processes(place)
         spared = find_descendants(processes, shells)
@@ -68,6 +66,19 @@ def kill_all_except_jobs(place: Path, *, spares_shells: bool) -> None:
         if not send_signal(others, signal.SIGKILL):
             return
         time.sleep(0.05)
+
+
+def collect_shells(place: Path, seconds: float) -> frozenset[int]:
+    """Return the numbers of all shells that run commands of steps during the next seconds.
+
+    A shell runs no step.py for a moment after each step, so one inspection is not enough.
+    """
+    deadline = time.monotonic() + seconds
+    found: frozenset[int] = frozenset()
+    while time.monotonic() < deadline:
+        found |= find_shells(place, find_processes(place))
+        time.sleep(0.05)
+    return found
 
 
 def find_descendants(processes: Sequence[GameProcess], numbers: frozenset[int]) -> frozenset[int]:

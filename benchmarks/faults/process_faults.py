@@ -7,6 +7,7 @@ import time
 
 from benchmarks.faults.game import Game
 from benchmarks.faults.game_processes import (
+    collect_shells,
     find_processes,
     kill_all,
     kill_all_except_jobs,
@@ -29,14 +30,16 @@ def kill_driver(game: Game) -> None:
 
 def kill_all_but_jobs(game: Game) -> None:
     """Kill every process except the jobs and the shells that run their commands."""
-    wait_for_middle(game)
-    kill_all_except_jobs(game.place, spares_shells=True)
+    game.wait_for_start(game.work.focus)
+    shells = collect_shells(game.place, _find_delay(game))
+    game.note_fault()
+    kill_all_except_jobs(game.place, shells)
 
 
 def kill_all_but_programs(game: Game) -> None:
     """Kill every process except the jobs themselves; their shells are killed, too."""
     wait_for_middle(game)
-    kill_all_except_jobs(game.place, spares_shells=False)
+    kill_all_except_jobs(game.place, frozenset())
 
 
 def kill_everything(game: Game) -> None:
@@ -86,9 +89,13 @@ def let_job_kill_group(game: Game) -> None:
 def wait_for_middle(game: Game) -> None:
     """Wait until the middle step has run for a moment, and note the time of the fault."""
     game.wait_for_start(game.work.focus)
-    seconds = game.work.seconds.get(game.work.focus, game.work.default)
-    time.sleep(min(DELAY, seconds / 2))
+    time.sleep(_find_delay(game))
     game.note_fault()
+
+
+def _find_delay(game: Game) -> float:
+    """Return the seconds between the start of the middle step and the fault."""
+    return min(DELAY, game.work.seconds.get(game.work.focus, game.work.default) / 2)
 
 
 def _signal_job(game: Game, number: signal.Signals) -> None:
