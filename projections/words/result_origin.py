@@ -20,7 +20,7 @@ from projections.words.text import name_approver, truncate_utc_to_seconds
 class AttentionItem(NamedTuple):
     """A fact about the workflow that needs attention, such as a file change or failure.
 
-    ``kind``: log, root, amendment, unagreed, drift, verdict, judgement, stop, failure, stale,
+    ``kind``: log, root, plan, amendment, unagreed, drift, verdict, judgement, stop, failure, stale,
     script, input, environment, program, taken over, adopted, deleted, kept tasks, edit, rewritten,
     module, journal, or changed, missing or touched result. ``person`` means that the item waits for
     a person. ``stage`` is its stage, if any. A person can accept the item by its id ``entry``, and
