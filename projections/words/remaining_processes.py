@@ -18,10 +18,10 @@ def describe_remaining_processes(stage: str, attempt: Attempt) -> str | None:
 
 
 def format_remaining_processes(stage: str, names: Sequence[str]) -> str:
-    """Return a warning that the named processes can change the results of a stage."""
+    """Return a warning that the named processes may still write results of a stage."""
     return (
-        f"{join_process_names(names)} of its command still ran when the job ended and can change "
-        "the results; end the command with `wait`, or check the results later with "
+        f"{join_process_names(names)} of its command still ran when the job ended, so the results "
+        "may be incomplete or change later; end the command with `wait`, or check the results with "
         f"`wfctl verify {stage}`"
     )
 

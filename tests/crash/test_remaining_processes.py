@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 def names(worker: int, text: str) -> bool:
     """Return whether a text warns about the background process of a test."""
-    named, _, after = text.partition(" of its command still ran when the job ended and can change")
+    named, _, after = text.partition(" of its command still ran when the job ended, so")
     return f"process {worker} (bash)" in named and "`wfctl verify stage-1`" in after
 
 
