@@ -22,6 +22,8 @@ DAY = "WFCTL_DAY"
 #: One share is run each day.
 SHARES = "WFCTL_SHARES"
 _FEWEST, _PART = 5, 10
+#: Number of cases of a slow test that `make test` runs, if the test does not say otherwise.
+_FEW = 2
 
 
 def tries_all() -> bool:
@@ -86,7 +88,7 @@ def first(values: Sequence[Any], now: int = 1) -> list[Any]:
 
 
 def mark_further(items: Iterable[pytest.Item]) -> None:
-    """Mark as `long` most cases of each test that has the mark `few`.
+    """Mark as `long` most cases of each test that has the mark `few` or `slow`.
 
     The remaining cases are spread evenly from the first to the last, because distant cases of a
     parametrized test differ in all parameters.
@@ -94,11 +96,11 @@ def mark_further(items: Iterable[pytest.Item]) -> None:
     tests: dict[str, list[pytest.Item]] = {}
     for item in items:
         later = any(item.get_closest_marker(name) for name in ("long", "soak"))
-        if item.get_closest_marker("few") and not later:
+        if any(item.get_closest_marker(name) for name in ("few", "slow")) and not later:
             tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
     for cases in tests.values():
-        [number] = cases[0].get_closest_marker("few").args  # type: ignore[union-attr]
-        now = spread(len(cases), number)
+        few = cases[0].get_closest_marker("few")
+        now = spread(len(cases), few.args[0] if few is not None else _FEW)
         for place, case in enumerate(cases):
             if place not in now:
                 case.add_marker("long")

@@ -68,7 +68,7 @@ def test_small_number_of_examples_is_not_reduced(monkeypatch: pytest.MonkeyPatch
 DEAR = """
 import pytest
 
-@pytest.mark.few({number})
+@pytest.mark.{mark}
 @pytest.mark.parametrize("one", [0, 1, 2, pytest.param(3, marks=pytest.mark.long)])
 @pytest.mark.parametrize("other", "abc")
 def test_dear(one, other):
@@ -80,18 +80,24 @@ def test_plain():
 
 
 @pytest.mark.parametrize(
-    ("number", "expected"),
-    [(1, {"a-0"}), (2, {"a-0", "c-2"}), (3, {"a-0", "b-1", "c-2"}), (20, {*"012"})],
+    ("mark", "expected"),
+    [
+        ("few(1)", {"a-0"}),
+        ("few(2)", {"a-0", "c-2"}),
+        ("few(3)", {"a-0", "b-1", "c-2"}),
+        ("few(20)", {*"012"}),
+        ("slow", {"a-0", "c-2"}),
+    ],
 )
-def test_few_mark_selects_cases_of_a_slow_test(
-    pytester: pytest.Pytester, number: int, expected: set[str]
+def test_mark_selects_cases_of_a_slow_test(
+    pytester: pytest.Pytester, mark: str, expected: set[str]
 ) -> None:
     """The selected cases are spread evenly, without those that are long anyway."""
-    pytester.makeini("[pytest]\nmarkers =\n  few(number)\n  long")
-    items = pytester.getitems(DEAR.format(number=number))
+    pytester.makeini("[pytest]\nmarkers =\n  few(number)\n  slow\n  long")
+    items = pytester.getitems(DEAR.format(mark=mark))
     mark_further(items)
     now = {item.name for item in items if item.get_closest_marker("long") is None}
-    if number == 20:
+    if mark == "few(20)":
         expected = {f"{other}-{one}" for other in "abc" for one in expected}
     assert now == {"test_plain", *(f"test_dear[{case}]" for case in expected)}
 

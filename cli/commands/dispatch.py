@@ -31,10 +31,13 @@ def dispatch(
     """
     from reconciler.control.dispatch import dispatch_stage as launch
     from reconciler.control.reconcile import dispatch_sync
+    from service.files.plan_file_record import find_edited_plan_file
 
     require_work_tree_of_root(context)
 
     def act(jobs: JobContext) -> Outcome:
+        for item in find_edited_plan_file(jobs.service.root):
+            jobs.say(str(item), level="warning")
         if first is not None and not is_sweep(jobs.service.state().stage(stage).parameters):
             raise InvalidOption(
                 f"the option --first is for sweeps, but the stage {stage} is not a sweep, because "

@@ -154,8 +154,10 @@ def _create_workflow(
 ) -> tuple[Outcome, WriteOptions]:
     from lifecycle.plan.document import build_creation_payload as command_of
     from service.documents.plan_file import read_plan
+    from service.files.plan_file_record import build_plan_file_record, write_plan_file_record
     from service.writing.initialise import initialise, options_with_plan_content
 
+    record = build_plan_file_record(plan)
     document = pin_scripts_of_plan(read_plan(plan), root.path)
     command = command_of(
         document,
@@ -180,6 +182,8 @@ def _create_workflow(
         options=options,
         source=content_of(own) if is_own else None,
     )
+    if not options.dry_run:
+        write_plan_file_record(root, record)
     return outcome, options
 
 

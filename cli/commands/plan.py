@@ -149,8 +149,10 @@ def apply(
     from cli.commands.amend import ask_to_approve_proposal
     from cli.frame.consent import consenter_of
     from service.documents.plan_file import read_plan
+    from service.files.plan_file_record import build_plan_file_record, write_plan_file_record
 
     require_work_tree_of_root(context)
+    record = build_plan_file_record(plan)
     document = read_plan(plan)
     with open_job_runner(context, options.dry_run) as (jobs, output):
         service = jobs.service
@@ -163,6 +165,8 @@ def apply(
                 state, build_initial_state(document, service.root.path), reason
             )
             if command is None:
+                if not options.dry_run:
+                    write_plan_file_record(service.root, record)
                 said = f"{plan}: the workflow already matches the plan, so nothing changes"
                 output.result(_NOTHING, lambda: said, state=state)
                 return
@@ -172,4 +176,6 @@ def apply(
                     "reason with --reason TEXT."
                 )
             proposed = service.handle(command, options=options)
+        if not options.dry_run:
+            write_plan_file_record(service.root, record)
         ask_to_approve_proposal(jobs, output, proposed, consenter, options)

@@ -17,6 +17,7 @@ from lifecycle.state.status import Status
 from lifecycle.state.workflow import Attempt, Workflow
 from lifecycle.state.workflow import Stage as StageState
 from projections.words.format_results import describe_all_metrics
+from projections.words.remaining_processes import describe_remaining_processes
 from projections.words.text import (
     clip_text,
     compute_age,
@@ -168,6 +169,8 @@ def _format_attempts(output: Output, stage: StageState) -> Iterator[str]:
             yield f"    jobs {', '.join(one.job_ids)}; files in {folder}"
         if one.verdict:
             yield f"    {_format_verdict(one)}"
+        if text := describe_remaining_processes(stage.id, one):
+            yield f"    warning: {text}"
         if waits := describe_waiting_reason(one):
             yield f"    waits: {waits}"
         yield from _format_code_and_environment(one, stage.attempts[max(place - 1, 0)])

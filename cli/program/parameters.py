@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from inspect import Parameter, signature
 from typing import Any, NamedTuple, get_args
@@ -73,7 +74,7 @@ def _read_declared(
 ) -> CommandParameter | OptionGroup:
     kind = parameter.annotation
     if isinstance(kind, str):  # of a module with postponed annotations
-        kind = eval(kind, vars(function).get("__globals__") or function.__globals__)
+        kind = eval(kind, vars(sys.modules[function.__module__]))
     if isinstance(default := parameter.default, Declaration):
         is_missing_flag = kind is bool and default.default is None
         value = False if is_missing_flag else default.default

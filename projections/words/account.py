@@ -107,7 +107,8 @@ class FileCheckResult(NamedTuple):
     changed_inputs: Mapping[str, Sequence[str]] = MappingProxyType({})
     #: Scripts that have changed since a person approved them, or since an attempt started.
     scripts: Sequence[AttentionItem] = ()
-    #: Signs that the log itself was changed, and a warning if the file system is full.
+    #: Signs that the log itself was changed, and warnings about an edited plan file and a full
+    #: file system.
     log: Sequence[AttentionItem] = ()
 
     @property

@@ -14,18 +14,19 @@ from lifecycle.state.run_files import find_data_files_from_jobs
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import PLAN, Amendment, Attempt, Stage, Workflow
 from lifecycle.words.scripts import MISSING
+from projections.words.remaining_processes import describe_remaining_processes
 from projections.words.text import name_approver, truncate_utc_to_seconds
 
 
 class AttentionItem(NamedTuple):
     """A fact about the workflow that needs attention, such as a file change or failure.
 
-    ``kind``: log, root, amendment, unagreed, drift, verdict, judgement, stop, failure, stale,
+    ``kind``: log, root, plan, amendment, unagreed, drift, verdict, judgement, stop, failure, stale,
     script, input, environment, program, taken over, adopted, deleted, kept tasks, edit, rewritten,
-    module, journal, or changed, missing or touched result. ``person`` means that the item waits for
-    a person. ``stage`` is its stage, if any. A person can accept the item by its id ``entry``, and
-    ``agreed`` describes this acceptance. ``file_entry`` is the id of a single file in an input
-    folder. Accepting it is sufficient too.
+    module, journal, process, or changed, missing or touched result. ``person`` means that the item
+    waits for a person. ``stage`` is its stage, if any. A person can accept the item by its id
+    ``entry``, and ``agreed`` describes this acceptance. ``file_entry`` is the id of a single file
+    in an input folder. Accepting it is sufficient too.
     """
 
     kind: str
@@ -126,6 +127,13 @@ def _find_unapproved_scripts(state: Workflow, attempt: Attempt) -> Iterator[tupl
     for path in attempt.unapproved:
         if (path, attempt.scripts.get(path)) not in agreed:
             yield path, f"{attempt.id} ran {path}, which was created or changed after {when}"
+
+
+def _find_remaining_processes(stage: Stage, source: Attempt) -> Iterator[str]:
+    """Yield a warning for each attempt whose command left processes running."""
+    for attempt in _list_contributing_attempts(stage, source):
+        if text := describe_remaining_processes(stage.id, attempt):
+            yield text
 
 
 def _edited_journals(stage: Stage) -> Iterator[str]:
@@ -229,6 +237,9 @@ def _list_computation_items(
         _build_item("rewritten", stage, text) for text in find_rewritten_results(stage, times)
     )
     yield from (_build_item("journal", stage, text) for text in _edited_journals(stage))
+    yield from (
+        _build_item("process", stage, text) for text in _find_remaining_processes(stage, source)
+    )
     for one in _list_contributing_attempts(stage, source):
         for path, text in _find_unapproved_scripts(state, one):
             yield _file_item("script", stage, one, path, one.scripts.get(path), text)

@@ -40,6 +40,8 @@ class ObservedJob:
     alone: bool = False
     #: Resources that the commands used, as `parse_resource_use` returns them. None if unknown.
     used: Mapping[str, float] | None = None
+    #: Processes of the commands that still ran when the job ended, such as ``process 12 (bash)``.
+    remaining: tuple[str, ...] = ()
     #: The current or last state of the job in the scheduler, or None.
     queued: str | None = None
 

@@ -78,7 +78,8 @@ class JobRecordSuffix(StrEnum):
     #: Contains the exit code with which a task's command ended. The file is removed when the shell
     #: of the task continues.
     REACHED = ".reached"
-    #: Contains the exit code of the job, the tag of the attempt and the time.
+    #: Contains the exit code of the job, the tag of the attempt, the time, the used resources and
+    #: the processes that still ran.
     EXIT = ".exit"
     #: Contains the resources (such as CPU time) that the commands used. The number of the task
     #: follows.
@@ -88,10 +89,15 @@ class JobRecordSuffix(StrEnum):
     #: Contains the processes that a successful command left running. The number of the task
     #: follows.
     AWAITED = ".awaited"
+    #: Contains the processes that still ran after a successful command and its outputs were
+    #: complete. The number of the task follows.
+    REMAINING = ".remaining"
     #: Contains the names of the software environment in which the command ran.
     ENVIRONMENT = ".environment"
 
 
+#: Maximum number of processes that the record of a job's end names.
+MAX_REMAINING = 20
 #: A shell that a signal ended has an exit code above this number. The rest of the code is the
 #: number of the signal, not a result of the command.
 SIGNALLED = 128

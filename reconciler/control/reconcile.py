@@ -18,6 +18,10 @@ from lifecycle.state.requested_resources import describe_reached_ceiling
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import is_sweep
 from lifecycle.words.waiting import can_never_start
+from projections.words.remaining_processes import (
+    format_remaining_processes,
+    join_process_names,
+)
 from reconciler.attempt.markers import MarkerState
 from reconciler.attempt.paths import AttemptPaths
 from reconciler.context import JobContext, Mode
@@ -124,6 +128,8 @@ def _record_findings(
             asked = [asked for found in findings for asked in _build_commands(jobs, state, found)]
             if asked:
                 jobs.record_each(*asked, known=state)
+            for finding in findings:
+                _warn_about_remaining_processes(jobs, finding)
             return {finding.stage for finding in findings}
     half = len(findings) // 2
     if half == 0:
@@ -252,12 +258,21 @@ def _warn_and_postpone_step(jobs: JobContext, now: AttemptFinding, said: str) ->
     )
 
 
+def _warn_about_remaining_processes(jobs: JobContext, finding: AttemptFinding) -> None:
+    """Print a warning if the command of a successful attempt left processes running."""
+    names = finding.evidence.remaining
+    if names and finding.verdict.action is Action.SUCCEEDED:
+        text = format_remaining_processes(finding.stage, names)
+        jobs.say(f"{finding.stage}: {text}", level="warning", stage=finding.stage)
+
+
 def _carry_out(jobs: JobContext, state: Workflow, stage: Stage, finding: AttemptFinding) -> None:
     attempt, recorded = newest_attempt(jobs, state, stage), stage.attempts[-1]
     found = finding.verdict
     if found.action is Action.ATTACH:
         record_orphaned_jobs(attempt, finding.evidence)
     jobs.record_each(*_build_commands(jobs, state, finding))
+    _warn_about_remaining_processes(jobs, finding)
     if _starts_next_attempt(stage, finding):
         _replace_lost_attempt(jobs, state, stage)
     if found.action not in (Action.ATTACH, Action.LAUNCH):
@@ -386,6 +401,8 @@ def _build_end(
             "environment": {**read_software_versions(attempt)},
         }
         detail = f": {found.reason}" if found.is_derived_from_tasks else ", exit 0"
+        names = evidence.remaining
+        detail += f"; still running: {join_process_names(names)}" if names else ""
         yield p.StageComputed(
             stage=stage.id,
             attempt=recorded.id,

@@ -122,6 +122,11 @@ class Evidence:
         return [job for job in self.jobs if not job.is_over and not job.is_finished]
 
     @property
+    def remaining(self) -> list[str]:
+        """The names of the processes that still ran when the jobs ended."""
+        return [name for job in self.jobs for name in job.remaining]
+
+    @property
     def refusal(self) -> str | None:
         """The mistake that a person must correct before the machine can run jobs, or None."""
         return self.scratch_refusal if self.far is None else self.far.refusal
@@ -147,6 +152,9 @@ class Evidence:
             del found["foreign_launch"]
         if self.queue is not None and not self.queue.is_reused:
             del found["queue"]["is_reused"]
+        for job in found["jobs"]:
+            if not job["remaining"]:
+                del job["remaining"]
         if not self.stopped:
             del found["stopped"]
         if self.scratch_refusal is None:

@@ -35,6 +35,7 @@ from reconciler.host import small_files as plain
 from reconciler.host.processes import FolderProcess, find_containing_folder
 from reconciler.host.scheduler_jobs import ListedJob, Queue
 from reconciler.records import backward_files, traces
+from reconciler.records.remaining_processes import parse_remaining_processes
 from reconciler.records.resource_use import combine_resource_use, parse_resource_use
 from service.root.folder_entries import is_folder
 from service.root.paths_within_root import OutsideRoot, is_inside, open_stable_path_within
@@ -559,7 +560,8 @@ _JOB_FIELD_PARSERS: Mapping[str, Callable[..., dict[str, Any]]] = {
     "command_code": lambda code: {"command_code": plain.parse_number(code)},
     "used": lambda told: {
         "used": combine_resource_use(map(parse_resource_use, _decode_text(told).splitlines()))
-        or None
+        or None,
+        "remaining": parse_remaining_processes(_decode_text(told).splitlines()),
     },
     "complete": dict,
     "job_tag_finished": lambda _: {"tag": True},

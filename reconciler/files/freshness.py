@@ -145,9 +145,10 @@ def find_log_differences(root: Root, log: WorkflowLog, state: Workflow) -> FileC
     """Return all files of the workflow that differ from the log.
 
     These are changed results of completed stages, changed inputs, scripts and checks, manual edits,
-    and signs that the log itself was changed.
+    an edited plan file, and signs that the log itself was changed.
     """
     from service.files.inspection import FilesInspection
+    from service.files.plan_file_record import find_edited_plan_file
     from service.reading.trust_marks import find_tamper_evidence
 
     files = FilesInspection(root, log).describe_file_problems()
@@ -163,7 +164,7 @@ def find_log_differences(root: Root, log: WorkflowLog, state: Workflow) -> FileC
     failed = [one.id for one in state.stages.values() if one.status is Status.FAILED]
     inputs = find_changed_inputs(root.path, state, failed)
     scripts = _find_changed_scripts(root.path, state)
-    against = [*marks, *_find_full_disk(root, state)]
+    against = [*marks, *find_edited_plan_file(root), *_find_full_disk(root, state)]
     return FileCheckResult(found, files, verdicts, times, gone, inputs, scripts, against)
 
 

@@ -71,6 +71,7 @@ from reconciler.verdict.table import Action
 from reconciler.verification.verify import verify_and_record_stage
 from service.consent.consent_weaknesses import list_consent_weaknesses
 from service.errors import InvalidOption
+from service.files.plan_file_record import find_edited_plan_file
 from service.files.stage_obstacles import PAUSE, find_manual_edits
 from service.root.atomic_files import utc_text
 from service.writing.stream_writer import WriteOptions
@@ -100,6 +101,7 @@ def run_loop(
         first = jobs.service.first_answer(options)
         if first is not None:
             return _find_earlier_end(jobs, first)
+        _warn_about_edited_plan_file(jobs)
         _report_changed_results(jobs)
         if jobs.service.state().is_finished:
             return _close_session(jobs, build_completed_end(jobs.service.state()))
@@ -139,6 +141,11 @@ def run_loop(
                 jobs, LoopEnd("blocked", error.message, error.message, jobs.service.state())
             )
             raise
+
+
+def _warn_about_edited_plan_file(jobs: JobContext) -> None:
+    for item in find_edited_plan_file(jobs.service.root):
+        jobs.say(str(item), level="warning")
 
 
 def _report_changed_results(jobs: JobContext) -> None:

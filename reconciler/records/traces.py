@@ -29,6 +29,7 @@ from reconciler.context import SubmissionFacts
 from reconciler.host import small_files as plain
 from reconciler.host.processes import Process
 from reconciler.host.scheduler_jobs import EXCEEDED, TAKEN
+from reconciler.records.remaining_processes import parse_remaining_processes
 from reconciler.records.resource_use import combine_resource_use, parse_resource_use
 from service.root.atomic_files import write_whole
 from service.root.folder_entries import is_file, is_folder, stat_of
@@ -102,6 +103,7 @@ def iterate_started_jobs(
             ended_at=None if code is None else ending.stat().st_mtime_ns,
             command_code=_number_in(place.with_suffix(JobRecordSuffix.CODE)),
             used=_parse_used_resources(plain.read_text(ending)),
+            remaining=parse_remaining_processes(plain.read_text(ending).splitlines()[2:]),
         )
         yield job, *_parse_start_claim(plain.read_text(place / "record"))
 

@@ -1,16 +1,24 @@
 # Waits for processes that a command left running, such as a solver in the background after a forgotten
 # `wait`. The job waits while an expected file is missing, is empty, or is held open for writing by
-# such a process. Other processes may continue to run.
+# such a process. Other processes may continue to run, and $wfctl_remaining lists them.
 wfctl_await() { # mark file of the command, file for the names of the processes, expected files …
-    local mark=$1 note=$2 processes last_processes=
+    local mark=$1 note=$2 last_processes=
     shift 2
-    while processes=$(wfctl_left "$mark") && wfctl_misses_files "$processes" "$@"; do
-        [ "$last_processes" = "$processes" ] || wfctl_print_names $processes >| "$note"
-        last_processes=$processes
+    while wfctl_remaining=$(wfctl_left "$mark") && wfctl_misses_files "$wfctl_remaining" "$@"; do
+        [ "$last_processes" = "$wfctl_remaining" ] || wfctl_print_names $wfctl_remaining >| "$note"
+        last_processes=$wfctl_remaining
         sleep 1
     done 2> /dev/null
     [ -z "$last_processes" ] || rm -f "$note"
 }
+
+# Records the names of the processes that a successful command left running. Helper processes often end
+# shortly after their command, so only the processes that still run a second later are recorded.
+wfctl_record_remaining() { # mark file of the command, file for the names
+    [ "${wfctl_remaining:-}" ] || return 0
+    sleep 1
+    wfctl_print_names $(wfctl_left "$1") >> "$2"
+} 2> /dev/null
 
 # Prints the processes of a command: those that have its mark file open, those with the mark in their
 # environment, and all their child processes. Fails if no such process exists.

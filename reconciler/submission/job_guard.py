@@ -11,6 +11,7 @@ from reconciler.attempt.execution_host import ExecutionHost
 from reconciler.attempt.paths import (
     ERROR_LOG,
     KILLED,
+    MAX_REMAINING,
     OUTPUT_LOG,
     RUN,
     SIGNALLED,
@@ -56,7 +57,8 @@ _ENDED = (
     f'[ "$code" -gt 1 ] || [ ! -e "$wfctl_task" ] || code={KILLED}; done; '
     'wfctl_new=$(mktemp "$wfctl_job.exit.XXXXXXXXXXXX") && '
     '{ echo "$code"; echo "$WFCTL_ATTEMPT $(date -u +%Y-%m-%dT%H:%M:%S.%6NZ)"; '
-    'cat "$wfctl_job".used.* 2> /dev/null || :; } '
+    'cat "$wfctl_job".used.* 2> /dev/null || :; '
+    f'cat "$wfctl_job".remaining.* 2> /dev/null | head -n {MAX_REMAINING} || :; }} '
     '> "$wfctl_new" && chmod =rw "$wfctl_new" && sync "$wfctl_new" && '
     'mv -T "$wfctl_new" "$wfctl_job.exit"; }'
 )
@@ -130,6 +132,7 @@ def _add_task_recording(task: Any) -> Any:
         '[ "$wfctl_code" != 0 ] || wfctl_await "$wfctl_own" "$wfctl_job.awaited.$BASHPID" '
         f'{shlex.join(results)}; wfctl_in_time "$wfctl_own" || {{ wfctl_code={TIMED_OUT}; '
         'echo "wfctl: ended by its time limit of $wfctl_limit s" >&2; }; '
+        'wfctl_record_remaining "$wfctl_own" "$wfctl_job.remaining.$BASHPID"; '
         f'[ "$wfctl_code" -ne {KILLED} ] || {_redirect_to_new_file(":", "$wfctl_job.killed")}; '
         '[ "$wfctl_code" = 0 ] || [ -e "$wfctl_job.code" ] || '
         + _redirect_to_new_file('echo "$wfctl_code"', "$wfctl_job.code")

@@ -47,6 +47,7 @@ run_task() ( # number, folder, assignments, path prefix of the records of its jo
         [ "$code" != 0 ] || { have_processes_ended && have_all_files "${files[@]}"; } ||
             wfctl_await "$WFCTL_TASKS/claims/$1" "$4.awaited.$1" "${files[@]}"
         wfctl_in_time "$WFCTL_TASKS/claims/$1" have_processes_ended || code=124 is_timed_out=1
+        wfctl_record_remaining "$WFCTL_TASKS/claims/$1" "$4.remaining.$1"
     fi
     record_end "$1" "$2" "$code" "$is_timed_out"
     [ -z "${WFCTL_JUDGE:-}" ] || exit 0

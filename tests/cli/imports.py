@@ -51,6 +51,7 @@ OPENED: dict[str, dict[str, int]] = {
         "events.db": 1,
         "events.db-wal": 1,
         "marks.json": 1,
+        "plan-file.json": 1,
         "progress.log": 1,
         "root.json": 1,
         "sync.json": 2,

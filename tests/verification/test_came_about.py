@@ -176,7 +176,7 @@ def test_result_rewritten_before_the_end_of_the_job_was_noticed_is_reported(
     out.write_text("0.97\n")
     later = out.stat().st_mtime + 40
     os.utime(out, (later, later))
-    place.done("reconcile")
+    place.done("wait", "stage-1")  # the monitor ends only after the file is written
     place.done("stage", "complete", "stage-1", "--evidence", "It is 0.97.")
     kinds = dict(told(place))
     assert kinds["rewritten"].startswith("stage-1/out.txt was written 4")

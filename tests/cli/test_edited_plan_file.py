@@ -1,0 +1,154 @@
+"""wfctl warns if the plan file was edited after wfctl read it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+from tests.cli.support import Place, call, wfctl, write_plan
+
+WARNING = "plan plan.json: was changed after wfctl read it"
+
+
+def build_plan(value: int = 1) -> dict[str, Any]:
+    """Return a plan whose parameter T has the given value."""
+    parameters = {"command": "echo $WFCTL_PARAM_T > out.txt", "T": value}
+    stage = {"id": "stage-1", "name": "Run", "parameters": parameters}
+    return {"workflow_id": "w", "stages": [stage | {"outputs": ["stage-1/out.txt"]}]}
+
+
+def started(folder: Path) -> Place:
+    """Return a workflow that was created from ``plan.json`` in its folder."""
+    plan = write_plan(folder, build_plan())
+    answer = call("--root", str(folder), "init", str(plan), "--consent", "trust")
+    assert answer.code == 0, answer
+    return Place(folder)
+
+
+def warns(place: Place) -> bool:
+    """Return whether `status` warns about the plan file, in text and JSON alike."""
+    answer = place.call("status")
+    assert answer.code == 0, answer
+    items = [one for one in place.done("status")["account"] if one["kind"] == "plan"]
+    assert (WARNING in answer.out) == bool(items)
+    return bool(items)
+
+
+def test_edited_plan_file_causes_a_warning(tmp_path: Path) -> None:
+    """`status`, `run` and `dispatch` name the file and the command that applies it."""
+    place = started(tmp_path)
+    assert not warns(place)
+    write_plan(tmp_path, build_plan(2))
+    assert warns(place)
+    status = place.call("status").out
+    assert status.count("plan.json") == 2
+    assert "`wfctl plan apply plan.json --reason TEXT` proposes the changes" in status
+    assert WARNING in place.call("dispatch", "stage-1", "--sync").err
+    assert WARNING in place.call("run").err
+    # The workflow is completed, but it was computed with the old plan.
+    assert (tmp_path / "stage-1/out.txt").read_text() == "1\n"
+    assert WARNING in place.call("run").err
+    assert warns(place)
+
+
+def test_applied_plan_file_ends_the_warning(tmp_path: Path) -> None:
+    """`plan apply` reads the file, so no warning follows. A dry run does not count."""
+    place = started(tmp_path)
+    plan = write_plan(tmp_path, build_plan(2))
+    line = ("plan", "apply", str(plan), "--reason", "so")
+    assert place.call(*line, "--dry-run").code == 0
+    assert warns(place)
+    assert place.call(*line).code == 0
+    assert place.done("show", "stage-1")["parameters"]["T"] == 2
+    assert not warns(place)
+
+
+def test_reformatted_plan_file_is_settled_by_plan_apply(tmp_path: Path) -> None:
+    """A file with the same plan in other bytes needs no amendment."""
+    place = started(tmp_path)
+    plan = tmp_path / "plan.json"
+    plan.write_text(json.dumps(build_plan(), indent=2))
+    assert warns(place)
+    assert place.call("plan", "apply", str(plan), "--dry-run").code == 0
+    assert warns(place)
+    assert place.done("plan", "apply", str(plan))["changed"] is False
+    assert not warns(place)
+
+
+def test_touched_plan_file_causes_no_warning(tmp_path: Path) -> None:
+    """Only the bytes of the file count, not its times."""
+    place = started(tmp_path)
+    (tmp_path / "plan.json").write_text((tmp_path / "plan.json").read_text())
+    os.utime(tmp_path / "plan.json", (1, 1))
+    assert not warns(place)
+
+
+def test_amendment_causes_no_warning_about_the_plan_file(tmp_path: Path) -> None:
+    """An amendment changes the plan in the log, but nobody edited the file."""
+    place = started(tmp_path)
+    change = ("--stage", "stage-1", "--set", "parameters.T=3", "--reason", "so")
+    assert place.call("amend", "propose", *change).code == 0
+    assert place.call("amend", "approve", "amend-1").code == 0
+    assert place.done("show", "stage-1")["parameters"]["T"] == 3
+    assert not warns(place)
+
+
+def test_plan_without_a_file_causes_no_warning(tmp_path: Path) -> None:
+    """A plan from stdin has no file, and it replaces a file that wfctl read before."""
+    text = json.dumps(build_plan())
+    root = f"--root={tmp_path}"
+    assert wfctl(root, "init", "-", "--consent", "trust", stdin=text).code == 0
+    write_plan(tmp_path, build_plan(2))
+    place = Place(tmp_path)
+    assert not warns(place)
+    assert place.call("plan", "apply", str(tmp_path / "plan.json"), "--reason", "so").code == 0
+    text = json.dumps(build_plan(3))
+    assert wfctl(root, "plan", "apply", "-", "--reason", "back", stdin=text).code == 0
+    write_plan(tmp_path, build_plan(4))
+    assert not warns(place)
+
+
+def test_missing_plan_file_causes_no_warning(tmp_path: Path) -> None:
+    """Nobody needs the file after `init`, so a deleted or replaced file is not reported."""
+    place = started(tmp_path)
+    (tmp_path / "plan.json").unlink()
+    assert not warns(place)
+    (tmp_path / "plan.json").mkdir()
+    assert not warns(place)
+    (tmp_path / ".wfctl/plan-file.json").write_text("{")
+    assert not warns(place)
+
+
+def test_copied_workflow_compares_its_own_plan_file(tmp_path: Path) -> None:
+    """A copy does not warn if the file in the original is edited later."""
+    (tmp_path / "original").mkdir()
+    place = started(tmp_path / "original")
+    shutil.copytree(tmp_path / "original", tmp_path / "copy")
+    write_plan(place.path, build_plan(2))
+    copy = Place(tmp_path / "copy")
+    assert warns(place)
+    assert not warns(copy)
+    write_plan(copy.path, build_plan(3))
+    assert warns(copy)
+
+
+def test_plan_file_outside_of_the_workflow_is_compared(tmp_path: Path) -> None:
+    """The warning names a file in another folder by its absolute path."""
+    (tmp_path / "root").mkdir()
+    plan = write_plan(tmp_path, build_plan())
+    place = Place(tmp_path / "root")
+    assert place.call("init", str(plan), "--consent", "trust").code == 0
+    write_plan(tmp_path, build_plan(2))
+    assert f"wfctl plan apply {plan} --reason" in place.call("status").out
+
+
+def test_state_file_as_plan_causes_no_warning(tmp_path: Path) -> None:
+    """wfctl itself rewrites workflow-state.json, even if it is the plan file."""
+    plan = write_plan(tmp_path, build_plan(), "workflow-state.json")
+    place = Place(tmp_path)
+    assert place.call("init", str(plan), "--consent", "trust").code == 0
+    assert place.call("note", "hi").code == 0
+    assert place.done("status")["account"] == []
