@@ -122,7 +122,7 @@ def _read_process(folder: Path, place: Path) -> GameProcess | None:
     try:
         arguments = (folder / "cmdline").read_bytes()
         environment = (folder / "environ").read_bytes()
-        parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+        parent = int((folder / "stat").read_bytes().rpartition(b")")[2].split()[1])
     except OSError:  # the process has ended, or belongs to another user
         return None
     is_marked = f"{MARK}={place}\0".encode() in environment + b"\0"

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
 from pathlib import Path
 
-from benchmarks.faults.game_processes import GameProcess, find_descendants, find_shells
+from benchmarks.faults.game_processes import (
+    MARK,
+    GameProcess,
+    find_descendants,
+    find_processes,
+    find_shells,
+)
 
 PLACE = Path("/game")
 
@@ -32,3 +41,15 @@ def test_a_game_without_a_step_has_no_shells_of_a_job() -> None:
 def test_programs_that_the_shells_of_a_job_start_belong_to_the_job() -> None:
     """Such a program writes the exit code of the step."""
     assert find_descendants(PROCESSES, frozenset({3})) == {3, 4, 5, 6}
+
+
+def test_a_process_whose_name_is_not_text_is_found(tmp_path: Path) -> None:
+    """Another user of the machine may start a process with any name during a game."""
+    program = os.fsencode(tmp_path) + b"/\xff"
+    shutil.copy(str(shutil.which("sleep")), program)
+    process = subprocess.Popen([program, "60"], env={MARK: str(tmp_path)})
+    try:
+        assert [found.number for found in find_processes(tmp_path)] == [process.pid]
+    finally:
+        process.kill()
+        process.wait()
