@@ -45,7 +45,7 @@ def test_programs_that_the_shells_of_a_job_start_belong_to_the_job() -> None:
 
 def test_a_process_whose_name_is_not_text_is_found(tmp_path: Path) -> None:
     """Another user of the machine may start a process with any name during a game."""
-    program = os.fsencode(tmp_path) + b"/\xff"
+    program = tmp_path / os.fsdecode(b"\xff")
     shutil.copy(str(shutil.which("sleep")), program)
     process = subprocess.Popen([program, "60"], env={MARK: str(tmp_path)})
     try:
