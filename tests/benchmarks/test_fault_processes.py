@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import time
 from pathlib import Path
 
 from benchmarks.faults.game_processes import (
@@ -49,6 +50,9 @@ def test_a_process_whose_name_is_not_text_is_found(tmp_path: Path) -> None:
     shutil.copy(str(shutil.which("sleep")), program)
     process = subprocess.Popen([program, "60"], env={MARK: str(tmp_path)})
     try:
+        deadline = time.monotonic() + 10  # the arguments appear shortly after Popen returns
+        while not find_processes(tmp_path) and time.monotonic() < deadline:
+            time.sleep(0.01)
         assert [found.number for found in find_processes(tmp_path)] == [process.pid]
     finally:
         process.kill()
