@@ -561,7 +561,7 @@ _JOB_FIELD_PARSERS: Mapping[str, Callable[..., dict[str, Any]]] = {
     "used": lambda told: {
         "used": combine_resource_use(map(parse_resource_use, _decode_text(told).splitlines()))
         or None,
-        "remaining": parse_remaining_processes(_decode_text(told).splitlines()),
+        "remaining": parse_remaining_processes(_decode_text(told)),
     },
     "complete": dict,
     "job_tag_finished": lambda _: {"tag": True},

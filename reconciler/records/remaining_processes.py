@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+
+from projections.words.text import spell_unseen
 
 _PROCESS = re.compile(r"process [0-9]{1,10} \(.{0,64}\)")
 
 
-def parse_remaining_processes(lines: Iterable[str]) -> tuple[str, ...]:
-    """Return the lines that name a process, such as ``process 12 (bash)``, without duplicates."""
-    found = (line for line in lines if _PROCESS.fullmatch(line) and line.isprintable())
+def parse_remaining_processes(record: str) -> tuple[str, ...]:
+    """Return the lines that name a process, such as ``process 12 (bash)``, without duplicates.
+
+    Invisible characters in the name of a process are escaped.
+    """
+    found = (spell_unseen(line) for line in record.split("\n") if _PROCESS.fullmatch(line))
     return tuple(dict.fromkeys(found))

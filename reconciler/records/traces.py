@@ -103,7 +103,7 @@ def iterate_started_jobs(
             ended_at=None if code is None else ending.stat().st_mtime_ns,
             command_code=_number_in(place.with_suffix(JobRecordSuffix.CODE)),
             used=_parse_used_resources(plain.read_text(ending)),
-            remaining=parse_remaining_processes(plain.read_text(ending).splitlines()[2:]),
+            remaining=parse_remaining_processes(plain.read_text(ending)),
         )
         yield job, *_parse_start_claim(plain.read_text(place / "record"))
 
