@@ -62,14 +62,14 @@ def find_plain_call(arguments: list[str]) -> Callable[[], Any]:
     Raises `NotPlain` if typer must parse the line.
     """
     global_words, words = split_global_options(arguments)
+    handler = read_parameters(handle_global_options)
+    settings, _ = parse_words(handler.single, global_words)
     if words[-1:] in (["--help"], ["-h"]):
         return _find_help(words[:-1])
     if words == ["--version"]:
         return print_version
     name, module, words = _split_command_name(words)
     context = PlainContext(name.split()[0])
-    handler = read_parameters(handle_global_options)
-    settings, _ = parse_words(handler.single, global_words)
     command = read_parameters(load_command_function(name, module))
     values, typed = parse_words(command.single, words)
     context.params, context.typed = values, typed

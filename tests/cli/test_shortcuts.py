@@ -151,6 +151,8 @@ OTHER = (
     ["log", "-n5"],
     ["log", "--limit", "0x"],
     ["-o", "yaml", "status"],
+    ["-o", "yaml", "status", "--help"],
+    ["-o", "yaml", "--version"],
     ["nothing"],
     ["stage"],
     ["amend", "--help"],
