@@ -45,7 +45,8 @@ def build_plan_file_record(source: str) -> PlanFileRecord | None:
     if source == "-":
         return None
     try:
-        place = Path(source).resolve()
+        # If the file is a link, keep its name, because the link may later name another file.
+        place = Path(source).parent.resolve() / Path(source).name
         status = place.stat()
         sha256 = digest(read_regular(place))
         str(place).encode()
@@ -59,7 +60,7 @@ def write_plan_file_record(root: Root, record: PlanFileRecord | None) -> None:
 
     The file ``workflow-state.json`` gets no record, because wfctl itself changes it.
     """
-    if record is None or record.path == str(root.path / STATE):
+    if record is None or Path(record.path).resolve() == root.path.resolve() / STATE:
         (root.folder / PLAN_FILE).unlink(missing_ok=True)
         return
     if Path(record.path).is_relative_to(root.path):

@@ -152,3 +152,18 @@ def test_state_file_as_plan_causes_no_warning(tmp_path: Path) -> None:
     assert place.call("init", str(plan), "--consent", "trust").code == 0
     assert place.call("note", "hi").code == 0
     assert place.done("status")["account"] == []
+
+
+def test_link_to_another_plan_file_causes_a_warning(tmp_path: Path) -> None:
+    """The name that the user gave counts, even if it is a link to another file now."""
+    root = tmp_path / "root"
+    root.mkdir()
+    for number in (1, 2):
+        write_plan(tmp_path, build_plan(number), f"{number}.json")
+    (root / "plan.json").symlink_to("../1.json")
+    place = Place(root)
+    assert place.call("init", str(root / "plan.json"), "--consent", "trust").code == 0
+    assert not warns(place)
+    (root / "plan.json").unlink()
+    (root / "plan.json").symlink_to("../2.json")
+    assert warns(place)
