@@ -7,6 +7,7 @@ record ``.wfctl/plan-file.json`` is only a cache: without the record, no edit is
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from stat import S_ISREG
 from typing import NamedTuple
@@ -58,8 +59,14 @@ def build_plan_file_record(source: str) -> PlanFileRecord | None:
 def write_plan_file_record(root: Root, record: PlanFileRecord | None) -> None:
     """Replace the record of the plan file. Without a plan file, remove the record.
 
-    The file ``workflow-state.json`` gets no record, because wfctl itself changes it.
+    The file ``workflow-state.json`` gets no record, because wfctl itself changes it. Errors of the
+    file system are ignored, because the plan is in the log already.
     """
+    with suppress(OSError):
+        _write_plan_file_record(root, record)
+
+
+def _write_plan_file_record(root: Root, record: PlanFileRecord | None) -> None:
     if record is None or Path(record.path).resolve() == root.path.resolve() / STATE:
         (root.folder / PLAN_FILE).unlink(missing_ok=True)
         return

@@ -167,3 +167,13 @@ def test_link_to_another_plan_file_causes_a_warning(tmp_path: Path) -> None:
     (root / "plan.json").unlink()
     (root / "plan.json").symlink_to("../2.json")
     assert warns(place)
+
+
+def test_command_succeeds_if_the_plan_file_cannot_be_recorded(tmp_path: Path) -> None:
+    """The record is only a cache, so the plan is applied without it."""
+    place = started(tmp_path)
+    (tmp_path / ".wfctl/plan-file.json").unlink()
+    (tmp_path / ".wfctl/plan-file.json").mkdir()
+    plan = write_plan(tmp_path, build_plan(2))
+    assert place.call("plan", "apply", str(plan), "--reason", "so").code == 0
+    assert place.done("show", "stage-1")["parameters"]["T"] == 2
