@@ -89,12 +89,19 @@ def find_edited_plan_file(root: Root) -> Iterator[AttentionItem]:
     if is_edited:
         from shlex import join  # needed only for an edited file
 
-        command = join(["wfctl", "plan", "apply", record.path])
+        command = join(["wfctl", "plan", "apply", _name_for_command(root, record)])
         text = (
             "was changed after wfctl read it, and the workflow still uses the old plan; "
             f"`{command} --reason TEXT` proposes the changes"
         )
         yield AttentionItem("plan", record.path, text, person=False)
+
+
+def _name_for_command(root: Root, record: PlanFileRecord) -> str:
+    """Return a name of the plan file that is valid in the current folder."""
+    if Path.cwd() != root.path:
+        return str(root.path / record.path)
+    return f"./{record.path}" if record.path.startswith("-") else record.path
 
 
 def _is_edited(place: Path, record: PlanFileRecord) -> bool:

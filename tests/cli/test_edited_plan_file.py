@@ -8,6 +8,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.cli.support import Place, call, wfctl, write_plan
 
 WARNING = "plan plan.json: was changed after wfctl read it"
@@ -45,13 +47,27 @@ def test_edited_plan_file_causes_a_warning(tmp_path: Path) -> None:
     assert warns(place)
     status = place.call("status").out
     assert status.count("plan.json") == 2
-    assert "`wfctl plan apply plan.json --reason TEXT` proposes the changes" in status
+    command = f"wfctl plan apply {tmp_path}/plan.json --reason TEXT"
+    assert f"`{command}` proposes the changes" in status
     assert WARNING in place.call("dispatch", "stage-1", "--sync").err
     assert WARNING in place.call("run").err
     # The workflow is completed, but it was computed with the old plan.
     assert (tmp_path / "stage-1/out.txt").read_text() == "1\n"
     assert WARNING in place.call("run").err
     assert warns(place)
+
+
+@pytest.mark.parametrize(("name", "shown"), [("plan.json", "plan.json"), ("-p.json", "./-p.json")])
+def test_suggested_command_names_the_file_for_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, shown: str
+) -> None:
+    """In the workflow's folder, the command needs no absolute path."""
+    plan = write_plan(tmp_path, build_plan(), name)
+    answer = call("--root", str(tmp_path), "init", str(plan), "--consent", "trust")
+    assert answer.code == 0, answer
+    write_plan(tmp_path, build_plan(2), name)
+    monkeypatch.chdir(tmp_path)
+    assert f"`wfctl plan apply {shown} --reason TEXT`" in call("status").out
 
 
 def test_applied_plan_file_ends_the_warning(tmp_path: Path) -> None:
