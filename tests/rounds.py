@@ -23,7 +23,7 @@ DAY = "WFCTL_DAY"
 SHARES = "WFCTL_SHARES"
 _FEWEST, _PART = 5, 10
 #: Number of cases of a slow test that `make test` runs, if the test does not say otherwise.
-_FEW = 2
+_FEW = 1
 
 
 def tries_all() -> bool:
