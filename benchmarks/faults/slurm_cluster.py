@@ -40,7 +40,7 @@ def start_cluster() -> dict[str, str]:
 
 
 def stop_cluster() -> None:
-    """Stop the daemons of the Slurm of the games."""
+    """Stop the Slurm daemons that the games have started."""
     subprocess.run(
         ["bash", str(STARTER), str(PLACE), str(PORT), "stop"], env=_environment(), check=True
     )

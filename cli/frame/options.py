@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Declaration(NamedTuple):
-    """An option or positional argument of a command, as the command declares it.
+    """The declaration of an option or positional argument of a command.
 
     ``names`` are the names of an option; without names, it is named after its parameter.
     ``further`` are further parameters of typer's options, such as ``min`` and ``envvar``.

@@ -63,7 +63,9 @@ def read_parameters(function: Callable[..., Any]) -> CommandParameters:
         declared = _read_declared(function, parameter)
         if isinstance(declared, OptionGroup):
             groups[name] = declared
-            (last if parameter.default is REQUIRED else single).extend(_expand(declared))
+            (last if parameter.default is REQUIRED else single).extend(
+                _list_group_parameters(declared)
+            )
         else:
             single.append(declared)
     return CommandParameters(function, "context" in given, [*single, *last], groups)
@@ -85,6 +87,6 @@ def _read_declared(
     return CommandParameter(parameter.name, get_args(kind)[0], default, declared)
 
 
-def _expand(group: OptionGroup) -> Iterator[CommandParameter]:
+def _list_group_parameters(group: OptionGroup) -> Iterator[CommandParameter]:
     for name, (kind, default) in group.options.items():
         yield CommandParameter(name, get_args(kind)[0], default, kind.__metadata__[0])

@@ -91,7 +91,7 @@ def test_killed_computation_is_no_repetition(tmp_path: Path) -> None:
     assert judge(tmp_path, truth).verdict == "right"
 
 
-def test_overlapping_runs_are_twice_even_if_repetition_is_allowed(tmp_path: Path) -> None:
+def test_overlapping_runs_count_as_twice_even_if_repetition_is_allowed(tmp_path: Path) -> None:
     """Two runs side by side could mix their results."""
     truth = ONCE + AGAIN.replace("10.0", "8.5")
     found = judge(tmp_path, truth, repeatable=frozenset({"measure"}))

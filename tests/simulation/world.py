@@ -439,7 +439,7 @@ class World:
         one.is_running = False
         self.tell(f"the command of {one.tag} {'succeeds' if success else 'fails'}")
         one.has_succeeded = success
-        # A command that fails may have written complete files before.
+        # A command may have written complete files before it failed.
         if success or self.random.random() < 0.3:
             one.has_result_in_scratch = one.has_scratch
         if one.has_shells:

@@ -36,7 +36,7 @@ def command(folder: Path, python: str) -> list[str]:
 
 
 def recover(folder: Path, python: str) -> list[list[str]]:
-    """Return the same command, because make needs no other."""
+    """Return the command that runs the work. It also continues an interrupted work."""
     return [command(folder, python)]
 
 

@@ -39,7 +39,7 @@ def write(steps: Sequence[Step], folder: Path, python: str) -> None:
 
 
 def command(folder: Path, python: str) -> list[str]:
-    """Return the command that runs one level after the other."""
+    """Return the command that runs the levels of the work one after another."""
     options = [*_OPTIONS.split(), "--jobs", "1", "--joblog", "levels.log"]
     return ["parallel", *options, "--arg-file", "levels.txt"]
 

@@ -16,8 +16,8 @@ SCHEDULER = "slurm"
 
 command, recover = wfctl.command, wfctl.recover
 
-#: The backend profile. The Slurm of the games forgets ended jobs after 10 s (MinJobAge), and
-#: docs/start/clusters.md asks for a shorter interval.
+#: The backend profile. The Slurm controller of the games forgets ended jobs after 10 s (MinJobAge),
+#: and docs/start/clusters.md asks for a shorter interval.
 _PROFILE = {
     "type": "remote",
     "batch_type": "Slurm",
