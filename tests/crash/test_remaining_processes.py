@@ -36,7 +36,7 @@ def test_remaining_process_is_named_in_a_warning(workflow: Workflow, made: Maker
     [computed] = workflow.events("stage.computed")
     assert f"still running: process {worker} (bash)" in computed["data"]["detail"]
     workflow.succeed("run")
-    for command in (["status"], ["show", "stage-1"], ["export", "report"], ["log"]):
+    for command in (["status"], ["show", "stage-1"], ["report", "-"], ["log"]):
         assert f"process {worker} (bash)" in workflow.succeed(*command), command
     account = json.loads(workflow.succeed("-o", "json", "status"))["data"]["account"]
     [text] = [one["text"] for one in account if one["kind"] == "process"]

@@ -34,8 +34,9 @@ class Served:
     def __init__(self, process: subprocess.Popen[str], said: Path) -> None:
         self.process = process
         self.said = said
-        found = self.addresses()[0]
-        self.port, self.token = int(found[0]), found[1]
+        found = self.addresses()
+        assert found, f"the server printed no address: {said.read_text()}"
+        self.port, self.token = int(found[0][0]), found[0][1]
         self.cookie = ""
 
     def addresses(self) -> list[tuple[str, str]]:

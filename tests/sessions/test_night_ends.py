@@ -135,7 +135,8 @@ def test_locked_log_does_not_delay_the_last_notice(tmp_path: Path) -> None:
         """echo '{"data": {"exit_reason": "blocked"}}'"""
     )
     runner = serve(place, tmp_path, script)
-    until(lambda: [one["kind"] for one in notices(tmp_path)] == ["end"], 60)
-    assert runner.poll() is None, "the runner waits for the log"
+    until(lambda: runner.poll() is not None or notices(tmp_path), 60)
+    assert runner.poll() is None, f"the runner waits for the log: {runner.communicate()}"
+    assert [one["kind"] for one in notices(tmp_path)] == ["end"]
     os.kill(int((tmp_path / "holds").read_text()), signal.SIGKILL)
     assert answer(runner)["ended"] == "blocked"
