@@ -295,7 +295,8 @@ def test_approval_of_the_plan_covers_the_other_tasks(tmp_path: Path) -> None:
     assert place.json("run").code == 6
     agree(place.path)
     place.done("run")
-    assert (lines(tmp_path / "trace"), place.done("inbox")) == (KEYS, [])
+    assert lines(tmp_path / "trace") == KEYS
+    assert str(place.path) not in {one["root"] for one in place.done("inbox")}
 
 
 @pytest.mark.long
