@@ -20,6 +20,7 @@ from lifecycle.state.effort import (
 )
 from lifecycle.state.loops import LoopState
 from lifecycle.state.workflow import Workflow
+from lifecycle.words.mandates import format_count
 from lifecycle.words.rounds import (
     LoopDefinition,
     find_values_outside_envelope,
@@ -122,7 +123,8 @@ def find_point_problems(
         yield "the round has no points; expected at least one point"
         return
     if loop.each is not None and len(asked) > loop.each:
-        yield f"the round has {len(asked)} points; the loop allows at most {loop.each}"
+        count = format_count(len(asked), "point")
+        yield f"the round has {count}; the loop allows at most {loop.each}"
     optional = list_optional_values(state, loop)
     unfit = [
         (n, why)
