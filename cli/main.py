@@ -18,11 +18,13 @@ from cli.version import print_version
 
 def main() -> None:
     """Run the command line of this process, and end the process with the exit code."""
-    for name in ("stdout", "stderr"):
+    # A stream that the caller closed is replaced by an empty one. This also keeps its descriptor
+    # from being used for another file, such as the log.
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         stream = getattr(sys, name)
-        if stream is None:  # closed by the caller
-            setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115 - until the end
-        else:
+        if stream is None:
+            setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115 - until the end
+        elif mode == "w":
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
     ended: list[int] = []
     atexit.register(_exit_without_shutdown, ended)

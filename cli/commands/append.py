@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TextIO, get_args
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 from cli.frame.context import Context
 from cli.frame.options import Text, Texts, Writes, argument, option
@@ -68,7 +68,7 @@ def append(
     wfctl then updates the state and the files, as after the command that usually records this
     event.
     """
-    if type_ == "-" or (type_ is None and source is None and not _is_terminal(sys.stdin)):
+    if type_ == "-" or (type_ is None and source is None and not sys.stdin.isatty()):
         type_, source = None, source or "-"
     if (type_ is None) == (source is None):
         raise InvalidOption(
@@ -118,10 +118,6 @@ def _refuse_derived_event(type_: str) -> None:
             "`wfctl session show`.",
             type=type_,
         )
-
-
-def _is_terminal(stream: TextIO | None) -> bool:
-    return stream is None or stream.isatty()
 
 
 def _build_payload(type_: str, values: dict[str, Any]) -> Payload:

@@ -158,7 +158,8 @@ def _create_workflow(
     from service.writing.initialise import initialise, options_with_plan_content
 
     record = build_plan_file_record(plan)
-    document = pin_scripts_of_plan(read_plan(plan), root.path)
+    content = read_plan(plan)
+    document = pin_scripts_of_plan(content, root.path)
     command = command_of(
         document,
         created=utc_text(system_clock()),
@@ -183,7 +184,7 @@ def _create_workflow(
         source=content_of(own) if is_own else None,
     )
     if not options.dry_run:
-        write_plan_file_record(root, record)
+        write_plan_file_record(root, record, content)
     return outcome, options
 
 

@@ -166,7 +166,7 @@ def apply(
             )
             if command is None:
                 if not options.dry_run:
-                    write_plan_file_record(service.root, record)
+                    write_plan_file_record(service.root, record, document)
                 said = f"{plan}: the workflow already matches the plan, so nothing changes"
                 output.result(_NOTHING, lambda: said, state=state)
                 return
@@ -177,5 +177,5 @@ def apply(
                 )
             proposed = service.handle(command, options=options)
         if not options.dry_run:
-            write_plan_file_record(service.root, record)
+            write_plan_file_record(service.root, record, document)
         ask_to_approve_proposal(jobs, output, proposed, consenter, options)

@@ -143,6 +143,7 @@ def _check_numbers(context: Context, names: list[str], options: WriteOptions) ->
     with open_for_writing(context, dry_run=False) as (service, output):
         note = p.NoteLogged(text="; ".join(check["text"] for check in checks))
         outcome = service.handle(note, options=options)
+        _remove_agreeing_checks(checks)
         output.result(
             {"checks": checks},
             lambda: "\n".join(line for check in checks for line in _format_check(check)),
@@ -150,6 +151,25 @@ def _check_numbers(context: Context, names: list[str], options: WriteOptions) ->
         )
     if any(check["differ"] for check in checks):
         raise SystemExit(FINDINGS)
+
+
+def _remove_agreeing_checks(checks: list[dict[str, Any]]) -> None:
+    """Delete the folder of each check whose numbers all agree, and set its path to None.
+
+    A person needs the other folders to find the cause of a difference. If a folder cannot be
+    deleted, print a message.
+    """
+    from reconciler.verification.recompute import remove_check
+
+    agreeing = [check for check in checks if not check["differ"] and not check["unknown"]]
+    for folder in {check["folder"] for check in agreeing}:
+        try:
+            remove_check(Path(folder))
+        except OSError as error:
+            print_message(f"the folder {folder} of the check cannot be deleted: {error.strerror}")
+            agreeing = [check for check in agreeing if check["folder"] != folder]
+    for check in agreeing:
+        check["folder"] = None
 
 
 def _compare_computations(

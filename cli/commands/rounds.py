@@ -11,6 +11,7 @@ from cli.frame.options import AsOf, Text, Writes, argument, option
 from cli.frame.workspace import open_for_reading, open_job_runner
 from lifecycle.errors import UnknownLoop
 from lifecycle.state.workflow import Workflow
+from lifecycle.words.mandates import format_count
 from projections.words.rounds import (
     collect_proposal_data,
     get_loop_progress,
@@ -94,7 +95,8 @@ def ask(context: Context, name: Name) -> None:
 def _format_request(state: Workflow, name: str, data: dict[str, Any]) -> list[str]:
     lines = _format_rounds(state, name)
     lines += [f"  {value}: {spell_unseen(str(bounds))}" for value, bounds in data["within"].items()]
-    most = f"at most {data['each']} points" if data["each"] else "any number of points"
+    each = data["each"]
+    most = f"at most {format_count(each, 'point')}" if each else "any number of points"
     lines.append(f"  {most} a round, and no point twice; {data['table']} has all so far")
     return lines
 

@@ -8,9 +8,10 @@ from cli.frame.context import Context
 from cli.frame.options import argument, option
 from cli.frame.workspace import convert_signals_to_exit, open_job_runner
 from lifecycle.state.conditions import find_stage_hindrance
+from lifecycle.state.status import Status
 
 if TYPE_CHECKING:
-    from lifecycle.state.workflow import Workflow
+    from lifecycle.state.workflow import Stage, Workflow
 
 
 def wait(
@@ -25,19 +26,17 @@ def wait(
 ) -> None:
     """Wait until running jobs finish.
 
-    wfctl then records the result of each job.
+    wfctl then records the result of each job. If a stage has no job yet, exit with code 1.
     """
-    from reconciler.control.judge_attempts import find_stages_in_flight
     from reconciler.control.reconcile import wait_and_record_ends
 
     # The signals are converted, so that a stopped command erases the progress bars.
     with convert_signals_to_exit(), open_job_runner(context) as (jobs, output):
         wait_and_record_ends(jobs, stages, timeout)
         state = jobs.service.state()
-        open_ = {stage.id for stage in find_stages_in_flight(state)}
         ends = [
-            {"stage": id_, "status": state.stage(id_).status.value, "ended": id_ not in open_}
-            for id_ in stages
+            {"stage": stage.id, "status": stage.status.value, "ended": _has_ended(stage)}
+            for stage in map(state.stage, stages)
         ]
         over = all(end["ended"] for end in ends)
         lines = [
@@ -50,10 +49,23 @@ def wait(
         raise SystemExit(1)
 
 
+def _has_ended(stage: Stage) -> bool:
+    """Return whether the newest job of a stage has ended. Without a job, return False.
+
+    A stage that was completed by hand, or that reuses older outputs, needs no job and has ended.
+    """
+    if stage.status in (Status.PREPARING, Status.RUNNING):
+        return False
+    return stage.attempt is not None or stage.status not in (Status.PENDING, Status.READY)
+
+
 def _why_open(state: Workflow, id_: str) -> str:
-    """Return the reason why an attempt (one run of a stage) does not continue.
+    """Return the reason why the job of a stage has not ended.
 
     If the reason is unknown, return a sentence that states this.
     """
-    found = find_stage_hindrance(state, state.stage(id_))
+    stage = state.stage(id_)
+    if stage.open_attempt is None:
+        return "its job has not started"
+    found = find_stage_hindrance(state, stage)
     return "wfctl does not know how the attempt ended" if found is None else found.why

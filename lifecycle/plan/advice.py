@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from graphlib import TopologicalSorter
+from heapq import heappop, heappush
 from typing import Any
 
 from lifecycle.plan.fields import find_doubtful_parameters
@@ -288,21 +290,38 @@ def _find_budget_stops(state: Workflow) -> Iterator[str]:
     These are stages whose cost alone exceeds the budget. Without such a stage, name the stage
     before which `wfctl run` will stop.
     """
-    budget = left = maximum_session_cost(state)
+    budget, cost = maximum_session_cost(state), 0.0
     beyond = [stage for stage in state.stages.values() if is_over_session_budget(state, stage)]
     for stage in beyond:
-        cost = estimate_stage_cost(state, stage)
         yield (
             f"{stage.id}: only a person at a terminal can start the stage, because its estimated "
-            f"cost {cost:g} is above the session budget {budget:g}. Increase "
-            "session_config.session_budget"
+            f"cost {estimate_stage_cost(state, stage):g} is above the session budget {budget:g}. "
+            "Increase session_config.session_budget"
         )
-    for stage in state.stages.values() if not beyond else ():
-        left -= estimate_stage_cost(state, stage)
-        if left < 0:
+    for stage in _iterate_in_run_order(state) if not beyond else ():
+        cost += estimate_stage_cost(state, stage)
+        if cost > budget:
             yield (
                 f"the session budget of {budget:g} is used up before {stage.id} starts. Unless a "
                 f"person at a terminal uses `wfctl run`, run it again to continue with {stage.id}, "
                 "or use `wfctl run --autonomous`"
             )
             return
+
+
+def _iterate_in_run_order(state: Workflow) -> Iterator[Stage]:
+    """Yield the stages in the order in which `wfctl run` starts them one after another.
+
+    This is the first stage of the plan whose dependencies are completed, and so on.
+    """
+    stages = list(state.stages.values())
+    places = {stage.id: place for place, stage in enumerate(stages)}
+    sorter = TopologicalSorter({stage.id: stage.depends_on for stage in stages})
+    sorter.prepare()
+    ready: list[int] = []
+    while sorter.is_active():
+        for id_ in sorter.get_ready():
+            heappush(ready, places[id_])
+        stage = stages[heappop(ready)]
+        yield stage
+        sorter.done(stage.id)

@@ -464,7 +464,8 @@ def _list_consequences(state: Workflow, amendment: Amendment, impact: Impact) ->
     if state.workflow_status == "completed" and reopens:
         yield p.WorkflowReopened(reason=f"{id_} was approved")
     for stage, attempt in impact.stopped.items():
-        error = f"superseded by {id_}, a {amendment.kind} of {amendment.stage or 'the workflow'}"
+        what = f"{amendment.kind} of {amendment.stage or 'the workflow'}"
+        error = f"stopped, because the amendment {id_} ({what}) was approved"
         yield p.StageFailed(stage=stage, error=error, attempt=attempt, superseded_by=id_)
     for stage in impact.invalidated:
         if not (amendment.kind == "stage_skip" and stage == amendment.stage):

@@ -234,7 +234,7 @@ def _find_consequences_of_failed(state: Workflow, stage: Stage) -> list[Payload]
     if state.unmet_dependencies(stage):
         return []
     rerun = state.amendments[stage.rerun_by].kind == "stage_rerun"
-    reason = f"{'rerun' if rerun else 'superseded'} by {stage.rerun_by}"
+    reason = f"{'rerun' if rerun else 'changed'} by {stage.rerun_by}"
     # A rerun that a person approved after the last retry resets the retry count.
     reset = rerun or stage.retry_count >= retry_limit(state.backend_type(stage))
     return [p.StageReadied(stage=stage.id, reason=reason, reset=reset, amendment=stage.rerun_by)]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lifecycle.errors import NeedsConsent, OutsideEnvelope, Refused, UnknownLoop
 from lifecycle.fold.rounds import (
     find_new_point_problems,
     is_round_from_loop_source,
+    list_loop_points,
     list_optional_values,
 )
 from lifecycle.payload import models as p
@@ -19,6 +20,7 @@ from lifecycle.state.effort import (
 )
 from lifecycle.state.loops import LoopState
 from lifecycle.state.workflow import Workflow
+from lifecycle.words.mandates import format_count
 from lifecycle.words.rounds import (
     LoopDefinition,
     find_values_outside_envelope,
@@ -121,7 +123,8 @@ def find_point_problems(
         yield "the round has no points; expected at least one point"
         return
     if loop.each is not None and len(asked) > loop.each:
-        yield f"the round has {len(asked)} points; the loop allows at most {loop.each}"
+        count = format_count(len(asked), "point")
+        yield f"the round has {count}; the loop allows at most {loop.each}"
     optional = list_optional_values(state, loop)
     unfit = [
         (n, why)
@@ -130,9 +133,38 @@ def find_point_problems(
     ]
     yield from (f"point {number}: {why}" for number, why in unfit)
     if not unfit:
-        yield from find_new_point_problems(state, loop, standing, asked)
+        repeated = [*find_new_point_problems(state, loop, standing, asked)]
+        yield from repeated or _find_points_equal_by_default(state, loop, standing, asked)
     envelope = loop_limits_as_mandate(loop)
     so_far = compute_mandate_use(state, envelope.name)
     yield from find_exceeded_mandate_limits(
         envelope, so_far, *compute_round_cost(state, loop, len(asked))
     )
+
+
+def _find_points_equal_by_default(
+    state: Workflow, loop: LoopDefinition, standing: LoopState, asked: list[dict[str, Any]]
+) -> Iterator[str]:
+    """Yield a problem for each new point that differs from another point only by a default value.
+
+    The command of a point without a value reads the parameter of the stage with the same name, so
+    the same computation would run twice. Recorded rounds may contain such points, because earlier
+    versions accepted them.
+    """
+    from lifecycle.sweeps.points import format_key, identify_values, list_value_names
+
+    before = list_loop_points(state, loop, standing)
+    points = [*before, *asked]
+    known = state.stages[loop.points].work.command_parameters
+    names = [name for name in list_value_names(points) if name in known]
+    defaults = {n: known[n] for n in names if isinstance(known[n], str | int | float)}
+    numbers: dict[Hashable, int] = {}
+    for number, point in enumerate(points, 1):
+        first = numbers.setdefault(identify_values({**defaults, **point}), number)
+        if first != number > len(before):
+            pair = f"{format_key(points[first - 1])} and {format_key(point)}"
+            yield (
+                f"points {first} and {number} have the same values ({pair}), because the stage "
+                f"{loop.points} has the default values {format_key(defaults)} (the first "
+                f"{len(before)} are those so far)"
+            )

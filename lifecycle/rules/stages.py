@@ -337,7 +337,7 @@ def _decide_fail(state: Workflow, stage: Stage, command: p.StageFailed) -> Decis
     _require_no_placeholder(stage.id, "error", command.error)
     if command.superseded_by is not None:
         raise NeedsConsent(
-            f"the stage {stage.id} can be superseded only by an amendment that a person approved.",
+            f"only an amendment that a person approved can stop the stage {stage.id} in this way.",
             stage=stage.id,
         )
     if command.attempt is not None and stage.status is not Status.POST_PROCESSING:

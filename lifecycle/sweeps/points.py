@@ -10,7 +10,7 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache
@@ -348,13 +348,20 @@ def _build_point(typed: tuple[tuple[str, type[Value], Value], ...], *, digested:
     return Point(row, key, key)
 
 
+def identify_values(values: Mapping[str, Value]) -> Hashable:
+    """Return an object that is equal for points with equal values.
+
+    1 and 1.0 are equal, but true and 1 are not.
+    """
+    return tuple((name, isinstance(values[name], bool), values[name]) for name in sorted(values))
+
+
 def _check_points_distinct(found: Sequence[Point]) -> None:
     """Raise `UnusableMap` if two points have equal values or the same folder."""
-    values: dict[tuple[tuple[str, type[bool] | None, Value], ...], int] = {}
+    values: dict[Hashable, int] = {}
     folders: dict[str, int] = {}
     for number, point in enumerate(found, 1):
-        row = tuple((n, bool if isinstance(v, bool) else None, v) for n, v in point.values.items())
-        first = values.setdefault(tuple(sorted(row, key=lambda one: one[0])), number)
+        first = values.setdefault(identify_values(point.values), number)
         if first != number:
             raise UnusableMap(
                 f"points {first} and {number} have the same values ({found[first - 1].key} and "

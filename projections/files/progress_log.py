@@ -15,6 +15,7 @@ from lifecycle.event import SET_ASIDE
 from lifecycle.fold.imported import TYPES
 from lifecycle.state.session_budget import maximum_session_cost
 from lifecycle.state.workflow import Workflow
+from lifecycle.words.mandates import format_count
 from lifecycle.words.scripts import is_digest, omit_missing_init_script
 from projections.words.amendments import describe_amendment, format_targets
 from projections.words.text import convert_utc_to_local_seconds, mark_control_characters
@@ -355,10 +356,10 @@ def _format_drift(data: dict[str, Any], state: Workflow) -> str:
 
 
 def _format_round(data: dict[str, Any], state: Workflow) -> str:
-    count = len(data["points"])
+    count = format_count(len(data["points"]), "point")
     of = data.get("source") or data["by"]
     why = f": {data['reason']}" if data.get("reason") else ""
-    return f"Round {data['round']} of {data['loop']} began: {count} points from {of}{why}"
+    return f"Round {data['round']} of {data['loop']} began: {count} from {of}{why}"
 
 
 Message = Callable[[dict[str, Any], Workflow], str | None]

@@ -10,6 +10,7 @@ from lifecycle.fold.rounds import better_direction, list_loop_points, list_valid
 from lifecycle.state.loops import LoopState, Round
 from lifecycle.state.workflow import Attempt, Workflow
 from lifecycle.sweeps.definition import points_table_path, task_table_paths
+from lifecycle.words.mandates import format_count
 from lifecycle.words.rounds import LoopDefinition
 from projections.words.format_numbers import format_quantity
 from projections.words.mandates import describe_range
@@ -52,7 +53,7 @@ class LoopProgress:
         parts = [f"{loop.name}: round {last.number} of at most {loop.at_most}"]
         number = f"best {self.best}" if self.best else self.last
         parts += [number] if number else []
-        parts.append(f"{self.tasks} points so far")
+        parts.append(f"{format_count(self.tasks, 'point')} so far")
         if self.state.over is not None:
             parts.append(f"over ({self.state.over})")
         elif self.state.is_due:
@@ -123,7 +124,7 @@ def round_rows(state: Workflow, name: str) -> list[RoundRow]:
     """Return a table row for each round of a loop: number, points, source and metrics."""
     rows, counting = [], list_valid_rounds(state, state.loops[name])
     for one in state.loops[name].rounds:
-        count = f"{len(one.points)} points" if one.points else "the points of the map"
+        count = format_count(len(one.points), "point") if one.points else "the points of the map"
         numbers = ", ".join(
             f"{key} = {format_round_metric(found)}" for key, found in one.numbers.items()
         )

@@ -96,8 +96,6 @@ class JobRecordSuffix(StrEnum):
     ENVIRONMENT = ".environment"
 
 
-#: Maximum number of processes that the record of a job's end names.
-MAX_REMAINING = 20
 #: A shell that a signal ended has an exit code above this number. The rest of the code is the
 #: number of the signal, not a result of the command.
 SIGNALLED = 128

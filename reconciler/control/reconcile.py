@@ -260,9 +260,9 @@ def _warn_and_postpone_step(jobs: JobContext, now: AttemptFinding, said: str) ->
 
 def _warn_about_remaining_processes(jobs: JobContext, finding: AttemptFinding) -> None:
     """Print a warning if the command of a successful attempt left processes running."""
-    names = finding.evidence.remaining
-    if names and finding.verdict.action is Action.SUCCEEDED:
-        text = format_remaining_processes(finding.stage, names)
+    processes = finding.evidence.remaining
+    if processes and finding.verdict.action is Action.SUCCEEDED:
+        text = format_remaining_processes(finding.stage, processes)
         jobs.say(f"{finding.stage}: {text}", level="warning", stage=finding.stage)
 
 
@@ -401,8 +401,8 @@ def _build_end(
             "environment": {**read_software_versions(attempt)},
         }
         detail = f": {found.reason}" if found.is_derived_from_tasks else ", exit 0"
-        names = evidence.remaining
-        detail += f"; still running: {join_process_names(names)}" if names else ""
+        processes = evidence.remaining
+        detail += f"; still running: {join_process_names(processes)}" if processes else ""
         yield p.StageComputed(
             stage=stage.id,
             attempt=recorded.id,

@@ -275,13 +275,14 @@ def _stop_newest_attempt(jobs: JobContext, stage: Stage) -> Outcome | None:
     ended = _stop_monitor_and_jobs(stage, newest, attempt, is_said_to_be_here=said).ended
     if not (ended or newest.is_to_stop):
         return None
-    asked = "superseded" if newest.outcome == "superseded" else "asked for"
+    superseded = newest.outcome == "superseded"
+    asked = "because of an approved amendment" if superseded else "as requested"
     reason = asked if newest.is_to_stop else "the stage is computed again"
     from reconciler.files.leftovers import collect_leftovers
 
     # Do not download leftover files if the stage runs again, because the new attempt would move
     # them aside.
-    bring = newest.is_to_stop and newest.outcome != "superseded"
+    bring = newest.is_to_stop and not superseded
     left = collect_leftovers(jobs.service.state(), stage, attempt, bring=bring)
     stopped = p.AttemptStopped(stage=stage.id, attempt=newest.id, ended=list(ended), reason=reason)
     return jobs.record(*left, stopped)

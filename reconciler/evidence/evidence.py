@@ -122,9 +122,9 @@ class Evidence:
         return [job for job in self.jobs if not job.is_over and not job.is_finished]
 
     @property
-    def remaining(self) -> list[str]:
-        """The names of the processes that still ran when the jobs ended."""
-        return [name for job in self.jobs for name in job.remaining]
+    def remaining(self) -> list[tuple[str, ...]]:
+        """The names of the processes that still ran at the end of each job, if any did."""
+        return [job.remaining for job in self.jobs if job.remaining]
 
     @property
     def refusal(self) -> str | None:

@@ -7,11 +7,11 @@ from pathlib import Path
 from signal import SIGHUP, SIGINT, SIGTERM
 from typing import Any
 
+from projections.words.remaining_processes import MAX_RECORDED
 from reconciler.attempt.execution_host import ExecutionHost
 from reconciler.attempt.paths import (
     ERROR_LOG,
     KILLED,
-    MAX_REMAINING,
     OUTPUT_LOG,
     RUN,
     SIGNALLED,
@@ -58,7 +58,7 @@ _ENDED = (
     'wfctl_new=$(mktemp "$wfctl_job.exit.XXXXXXXXXXXX") && '
     '{ echo "$code"; echo "$WFCTL_ATTEMPT $(date -u +%Y-%m-%dT%H:%M:%S.%6NZ)"; '
     'cat "$wfctl_job".used.* 2> /dev/null || :; '
-    f'cat "$wfctl_job".remaining.* 2> /dev/null | head -n {MAX_REMAINING} || :; }} '
+    f'cat "$wfctl_job".remaining.* 2> /dev/null | head -n {MAX_RECORDED} || :; }} '
     '> "$wfctl_new" && chmod =rw "$wfctl_new" && sync "$wfctl_new" && '
     'mv -T "$wfctl_new" "$wfctl_job.exit"; }'
 )

@@ -898,7 +898,7 @@ TASK_ROWS: Rows[TaskCounts] = (
     (
         (9, Situation.TASKS_REMAIN, Action.LOST),
         lambda tasks: tasks.left > 0,
-        "{done:,} of {total:,} tasks are done, {left:,} are to be computed: {jobs}",
+        "{done:,} of {total:,} tasks are done, and {left:,} must still be computed: {jobs}",
     ),
     (
         (7, Situation.UNTOLD, Action.UNKNOWN),
@@ -908,7 +908,7 @@ TASK_ROWS: Rows[TaskCounts] = (
     (
         (9, Situation.FIRST_TASKS_DONE, Action.CONTINUE),
         lambda tasks: tasks.others > 0,
-        "{first:,} of {total:,} tasks succeeded first, so {others:,} more can start",
+        "the first tasks ({first:,} of {total:,}) succeeded, so the others ({others:,}) can start",
     ),
     (
         (7, Situation.TASKS_DONE, Action.SUCCEEDED),

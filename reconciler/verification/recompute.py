@@ -1,7 +1,7 @@
 """Compute a completed stage once more, in a folder of its own, to check its numbers.
 
 The folder ``.wfctl/checks/STAGE-N`` contains a workflow with only this stage. The results of the
-checked workflow are not touched.
+checked workflow are not touched. After the check, the folder is deleted if all numbers agree.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -106,11 +107,23 @@ def prepare_check(root: Path, state: Workflow, stage: Stage) -> Path:
     content = json.dumps(_build_plan(state, stages), indent=1, ensure_ascii=False).encode()
     folder = _choose_folder(root / ".wfctl" / CHECKS, stage.id, content)
     if not (folder / ".wfctl").exists():
-        for path in _list_files(root, state, stages):
-            _copy_into(root, folder, path)
+        # The plan is written first, because it marks the folder as made by wfctl.
         folder.mkdir(parents=True, exist_ok=True)
         write_whole(folder / _PLAN, content + b"\n")
+        for path in _list_files(root, state, stages):
+            _copy_into(root, folder, path)
     return folder
+
+
+def remove_check(folder: Path) -> None:
+    """Delete the folder of a check, and the folder of all checks if it is empty then.
+
+    `prepare_check` created the folder, or recognized its own folder by the plan.
+    Raises OSError if a file cannot be deleted.
+    """
+    shutil.rmtree(folder)
+    with suppress(OSError):  # another check is there
+        folder.parent.rmdir()
 
 
 def list_stages_to_compute(state: Workflow, stage: Stage) -> list[Stage]:
@@ -251,7 +264,7 @@ def _choose_folder(checks: Path, stage: str, plan: bytes) -> Path:
         if not folder.exists():
             return folder
         is_last = not (checks / f"{stage}-{number + 1}").exists()
-        if is_last and _can_continue(folder) and _read(folder / _PLAN) in (b"", plan + b"\n"):
+        if is_last and _can_continue(folder) and _read(folder / _PLAN) == plan + b"\n":
             return folder
     raise AssertionError
 

@@ -19,10 +19,14 @@ from service.errors import NotFound, UnreadablePlan
 def read_plan(source: str) -> Any:
     """Read and decode a plan file. The name ``-`` means standard input, in JSON or YAML.
 
-    Raises `NotFound` if the file does not exist, `UnreadablePlan` if it cannot be parsed, and
-    `InvalidPlan` if it contains a value that the log cannot store.
+    Raises `NotFound` if the file does not exist, `UnreadablePlan` if it cannot be parsed or if
+    standard input is empty, and `InvalidPlan` if it contains a value that the log cannot store.
     """
-    plan = decode(source, _read_source_text(source))
+    text = _read_source_text(source)
+    if source == "-" and not text.strip():
+        why = "the standard input is empty or closed"
+        raise UnreadablePlan(source, "JSON or YAML", why, None, None)
+    plan = decode(source, text)
     problems = list(_find_unstorable_values(plan, ""))
     if problems:
         raise InvalidPlan(problems)

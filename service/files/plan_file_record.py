@@ -10,16 +10,18 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from stat import S_ISREG
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import orjson
 
+from eventstore.chain import canonical_json, sha256_hex
 from eventstore.regular_files import read_regular
 from projections.files.state_document import FILE_NAME as STATE
 from projections.words.result_origin import AttentionItem
 from service.root.atomic_files import Mark, file_change_fingerprint, write_whole
 from service.root.root import Root
 from service.root.sync_record import digest
+from wording import CodedError
 
 #: File in ``.wfctl/`` with the path and the digest of the plan file.
 PLAN_FILE = "plan-file.json"
@@ -29,13 +31,15 @@ class PlanFileRecord(NamedTuple):
     """A plan file as wfctl read it.
 
     ``path`` is absolute, or relative to the workflow folder. ``mark`` is metadata that change
-    whenever the file is written.
+    whenever the file is written. ``document`` is the digest of the parsed plan. It is empty in the
+    record of an earlier version.
     """
 
     path: str
     size: int
     mark: Mark
     sha256: str
+    document: str = ""
 
 
 def build_plan_file_record(source: str) -> PlanFileRecord | None:
@@ -56,30 +60,33 @@ def build_plan_file_record(source: str) -> PlanFileRecord | None:
     return PlanFileRecord(str(place), status.st_size, file_change_fingerprint(status), sha256)
 
 
-def write_plan_file_record(root: Root, record: PlanFileRecord | None) -> None:
+def write_plan_file_record(root: Root, record: PlanFileRecord | None, document: Any) -> None:
     """Replace the record of the plan file. Without a plan file, remove the record.
 
-    The file ``workflow-state.json`` gets no record, because wfctl itself changes it. Errors of the
-    file system are ignored, because the plan is in the log already.
+    ``document`` is the plan that wfctl read from the file. The file ``workflow-state.json`` gets no
+    record, because wfctl itself changes it. Errors of the file system are ignored, because the plan
+    is in the log already.
     """
     with suppress(OSError):
-        _write_plan_file_record(root, record)
+        _write_plan_file_record(root, record, document)
 
 
-def _write_plan_file_record(root: Root, record: PlanFileRecord | None) -> None:
+def _write_plan_file_record(root: Root, record: PlanFileRecord | None, document: Any) -> None:
     if record is None or Path(record.path).resolve() == root.path.resolve() / STATE:
         (root.folder / PLAN_FILE).unlink(missing_ok=True)
         return
     if Path(record.path).is_relative_to(root.path):
         # The path stays valid if the workflow folder is moved or copied.
         record = record._replace(path=str(Path(record.path).relative_to(root.path)))
+    record = record._replace(document=sha256_hex(canonical_json(document)))
     write_whole(root.folder / PLAN_FILE, orjson.dumps(record._asdict()))
 
 
 def find_edited_plan_file(root: Root) -> Iterator[AttentionItem]:
     """Yield an item if the plan file was edited after wfctl read it.
 
-    The file is read only if its metadata changed. A missing or unreadable file yields nothing.
+    The file is read only if its metadata changed. A missing file yields nothing. Other comments and
+    another layout are no edit, because the plan is the same.
     """
     try:
         record = PlanFileRecord(**orjson.loads(read_regular(root.folder / PLAN_FILE)))
@@ -109,4 +116,16 @@ def _is_edited(place: Path, record: PlanFileRecord) -> bool:
     status = place.stat()
     if file_change_fingerprint(status) == record.mark or not S_ISREG(status.st_mode):
         return False
-    return status.st_size != record.size or digest(read_regular(place)) != record.sha256
+    if status.st_size == record.size and digest(read_regular(place)) == record.sha256:
+        return False
+    return _digest_document(place) != record.document
+
+
+def _digest_document(place: Path) -> str | None:
+    """Return the digest of the plan in a file, or None if the plan cannot be read."""
+    from service.documents.plan_file import read_plan  # needed only for an edited file
+
+    try:
+        return sha256_hex(canonical_json(read_plan(str(place))))
+    except (CodedError, OSError):
+        return None

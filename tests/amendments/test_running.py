@@ -61,6 +61,13 @@ def test_superseded_job_is_stopped_and_the_stage_runs_again(place: Place) -> Non
     assert place.propose(*SHORTER)["impact"]["stopped"] == {"stage-1": "att-0001"}
     place.approve()
     assert not at_work(place)
+    cause = "stopped, because the amendment amend-1 (parameter_change of stage-1) was approved"
+    for sentence in (
+        f"status -> failed ({cause}",
+        "status -> ready (changed by amend-1)",
+        "att-0001 stopped (because of an approved amendment): ",
+    ):
+        assert sentence in place.log()
     place.done("run")
     assert (place.path / "stage-1/out.txt").read_text() == "0\n"
     assert len(list(place.path.glob("stage-1.v1/.attempts/att-0001-*/submission.json"))) == 1

@@ -82,13 +82,50 @@ def test_applied_plan_file_ends_the_warning(tmp_path: Path) -> None:
     assert not warns(place)
 
 
-def test_reformatted_plan_file_is_settled_by_plan_apply(tmp_path: Path) -> None:
-    """A file with the same plan in other bytes needs no amendment."""
+def test_same_plan_in_another_layout_causes_no_warning(tmp_path: Path) -> None:
+    """A file with the same plan in other bytes is not edited, and other values are."""
     place = started(tmp_path)
     plan = tmp_path / "plan.json"
     plan.write_text(json.dumps(build_plan(), indent=2))
+    assert not warns(place)
+    plan.write_text(json.dumps(build_plan(2), indent=2))
     assert warns(place)
-    assert place.call("plan", "apply", str(plan), "--dry-run").code == 0
+
+
+@pytest.mark.parametrize("name", ["plan.toml", "plan.yaml"])
+def test_changed_comment_causes_no_warning(tmp_path: Path, name: str) -> None:
+    """Comments and empty lines are not part of the plan."""
+    text = {
+        "plan.toml": 'workflow_id = "w"\n[[stages]]\nid = "stage-1"\nname = "Run"\n',
+        "plan.yaml": "workflow_id: w\nstages:\n- id: stage-1\n  name: Run\n",
+    }[name]
+    (tmp_path / name).write_text(text)
+    place = Place(tmp_path)
+    assert place.call("init", str(tmp_path / name), "--consent", "trust").code == 0
+    (tmp_path / name).write_text(f"# a new comment\n\n{text}\n")
+    assert place.done("status")["account"] == []
+    (tmp_path / name).write_text(text.replace("Run", "Walk"))
+    assert [one["kind"] for one in place.done("status")["account"]] == ["plan"]
+
+
+@pytest.mark.parametrize("text", ["{", '{"stages": 1}', "[]", "\xff"])
+def test_invalid_plan_file_causes_a_warning(tmp_path: Path, text: str) -> None:
+    """A file that contains no valid plan is edited."""
+    place = started(tmp_path)
+    (tmp_path / "plan.json").write_bytes(text.encode("latin-1"))
+    assert warns(place)
+
+
+def test_record_of_an_earlier_version_compares_the_bytes(tmp_path: Path) -> None:
+    """A record without the digest of the parsed plan reports each change of the file."""
+    place = started(tmp_path)
+    record = tmp_path / ".wfctl/plan-file.json"
+    told = json.loads(record.read_text())
+    del told["document"]
+    record.write_text(json.dumps(told))
+    assert not warns(place)
+    plan = tmp_path / "plan.json"
+    plan.write_text(json.dumps(build_plan(), indent=2))
     assert warns(place)
     assert place.done("plan", "apply", str(plan))["changed"] is False
     assert not warns(place)

@@ -293,6 +293,38 @@ def test_unwritable_stdout_is_reported_on_stderr(place: Place, taker: str, line:
     assert (done.returncode, done.stderr) == {"full": (1, full), "closed": (0, "")}[taker]
 
 
+@pytest.mark.few(3)
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("init -", "unreadable_plan"),
+        ("append -", "invalid_option"),
+        ("note hello", None),
+        ("plan check -", "unreadable_plan"),
+        ("amend propose --from -", "unreadable_plan"),
+        ("append note.logged --data -", "invalid_option"),
+        ("audit sql -", "invalid_option"),
+        ("machine check -", "unreadable_plan"),
+        ("drift adopt", "not_found"),
+        ("status", None),
+    ],
+)
+def test_closed_stdin_is_treated_as_empty(place: Place, line: str, code: str | None) -> None:
+    """A command that reads a closed standard input reports an error, as for empty input."""
+    done = subprocess.run(
+        ["sh", "-c", f"{sys.executable} -m cli.main -o json {line} <&-"],
+        cwd=place.path,
+        env={**os.environ, "PYTHONPATH": str(HERE)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    answer = json.loads(done.stdout)
+    assert answer.get("error", {}).get("code") == code, done
+    codes = {None: 0, "unreadable_plan": 1, "invalid_option": 2, "not_found": 3}
+    assert done.returncode == codes[code]
+
+
 @pytest.mark.parametrize(
     "line", [["show", "caf\xe9 \udcff"], ["-o", "json", "show", "caf\xe9 \udcff"]], ids=len
 )

@@ -248,7 +248,7 @@ SPELLING: dict[str, tuple[list[Payload], str]] = {
     ),
     "round.begun": (
         [p.RoundBegun(loop="search", round=2, points=[{"x": 1}], by="agent:bo", reason="far off")],
-        "Round 2 of search began: 1 points from agent:bo: far off",
+        "Round 2 of search began: 1 point from agent:bo: far off",
     ),
     "loop.stopped": (
         [p.LoopStopped(loop="search", reason="enough")],

@@ -12,7 +12,7 @@ import pytest
 from lifecycle.state.workflow import Workflow
 from projections.drawing.plot_svg import draw_plot
 from projections.drawing.plots import draw_braille_plot, plots_of_rounds
-from projections.words.rounds import LoopProgress, get_loop_progress
+from projections.words.rounds import LoopProgress, get_loop_progress, round_rows
 from tests.lifecycle.support import given
 from tests.lifecycle.test_rounds import PLAN
 
@@ -153,3 +153,13 @@ def test_round_axis_has_at_least_two_labels(rounds: int) -> None:
     texts = ET.fromstring(draw_plot(plot)).findall("{*}text")
     named = [one.text or "" for one in texts if one.get("text-anchor") == "middle"]
     assert len([one for one in named if one.isdigit()]) >= 2, named
+
+
+def test_number_of_a_single_point_is_singular() -> None:
+    """The summary and the table of a loop say "1 point" and "2 points"."""
+    state = state_of([3.0], {}, {"below": 0})
+    loop = state.loops["search"]
+    assert "1 point so far" in str(get_loop_progress(state, "search"))
+    for points, count in (([{"x": 1}], "1 point"), ([{"x": 1}, {"x": 2}], "2 points")):
+        loop.rounds = [*loop.rounds[:1], replace(loop.rounds[0], number=2, points=points)]
+        assert round_rows(state, "search")[1][1] == count

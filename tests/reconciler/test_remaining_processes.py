@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from projections.words.remaining_processes import join_process_names
 from reconciler.records.remaining_processes import parse_remaining_processes
 
 
@@ -27,3 +28,20 @@ def test_each_process_is_named(name: str, shown: str) -> None:
 def test_other_lines_name_no_process(line: str) -> None:
     """A line in another form is ignored."""
     assert parse_remaining_processes(f"{line}\n") == ()
+
+
+@pytest.mark.parametrize(
+    ("count", "more"),
+    [(3, ""), (4, " and 1 more"), (19, " and 16 more"), (20, " and at least 17 more")],
+)
+def test_number_of_processes_is_a_minimum_if_the_record_is_full(count: int, more: str) -> None:
+    """A record names at most 20 processes, so a full record may omit further processes."""
+    jobs = [[f"process {n} (sleep)" for n in range(count)]]
+    first = "process 0 (sleep), process 1 (sleep), process 2 (sleep)"
+    assert join_process_names(jobs) == first + more
+
+
+def test_number_of_processes_of_several_jobs_is_exact() -> None:
+    """The limit is for each job, so 30 processes of three jobs are all named in the records."""
+    jobs = [[f"process {job}{n} (sleep)" for n in range(10)] for job in range(3)]
+    assert join_process_names(jobs).endswith(" and 27 more")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -149,3 +150,21 @@ def test_init_reports_where_the_first_run_stops(tmp_path: Path) -> None:
         plan = {"workflow_id": "w", "stages": [stage(n) for n in range(1, count + 1)]}
         said = Place(folder).call("init", str(write_plan(folder, plan)), "--consent", "trust").err
         assert (told in said) if told is not None else said == ""
+
+
+@pytest.mark.long
+def test_init_names_the_stage_at_which_the_run_really_stops(tmp_path: Path) -> None:
+    """The order of the dependencies decides, not the order of the stages in the plan."""
+    quick: Any = {"parameters": {"expected_seconds": 1, "verify": "true"}}
+    stages = [
+        stage(3, after=[1, 2], **quick),
+        stage(2, after=[1], **quick),
+        stage(1, **quick),
+    ]
+    plan = {"workflow_id": "w", "session_config": {"session_budget": 2}, "stages": stages}
+    place = Place(tmp_path)
+    said = place.call("init", str(write_plan(tmp_path, plan)), "--consent", "trust").err
+    assert "session budget of 2 is used up before stage-3 starts" in said
+    ended = place.json("run").data
+    assert (ended["exit_reason"], ended["cost"]) == ("budget_exhausted", 2)
+    assert statuses(place) == ["ready", "completed", "completed"]

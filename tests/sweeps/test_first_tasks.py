@@ -58,7 +58,7 @@ def test_other_tasks_start_after_the_first_task_succeeded(tmp_path: Path) -> Non
     assert (next(ends(tmp_path)), lines(tmp_path / "trace")) == ("T=2", KEYS)
     [stage] = place.done("status")["stages"]
     assert (stage["status"], stage["retry_count"], "start" in stage) == ("completed", 0, False)
-    assert "1 of 4 tasks succeeded first, so 3 more can start" in place.log()
+    assert "the first tasks (1 of 4) succeeded, so the others (3) can start" in place.log()
     assert "lost" not in place.log() + place.call("show", "stage-1").out
     assert is_intact(place)
 
@@ -335,7 +335,7 @@ def test_person_judges_a_first_task_without_an_exit_code(workflow: Workflow) -> 
     assert workflow.call("run").returncode == 6
     assert workflow.events("attempt.observed")[-1]["data"]["verdict"] == "UNTOLD"
     answer = workflow.call("stage", "compute", "stage-1")
-    assert "1 of 2 tasks succeeded first, so 1 more can start" in answer.stderr
+    assert "the first tasks (1 of 2) succeeded, so the others (1) can start" in answer.stderr
     workflow.succeed("run")
     assert workflow.stage("stage-1")["status"] == "completed"
     assert solvers(workflow) == found

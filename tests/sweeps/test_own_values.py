@@ -143,6 +143,33 @@ def test_round_may_lack_a_value_only_with_a_default(
 
 
 @pytest.mark.long
+def test_point_equal_to_another_point_by_a_default_starts_no_round(tmp_path: Path) -> None:
+    """A point without a value has the default, so the same computation would run twice."""
+    bounds = {"x": {"from": 0, "to": 100}, "y": {"from": 1, "to": 2}}
+    given = plan(tmp_path, at_most=2, within=bounds, ask="agent")
+    given["stages"][0]["parameters"] |= {"map": {"points": [{"x": 0, "y": 1}]}, "y": 1}
+    give(tmp_path, 1, "x\n0\n")
+    place = Place(tmp_path / "root")
+    place.path.mkdir()
+    place.done("init", str(write_plan(tmp_path, given)), "--consent", "trust")
+    assert place.json("run").code == 6
+    propose = ("round", "propose", "walk", "--points")
+    because = ", because the stage run has the default values y=1 (the first 1 are those so far)"
+    for points, said in (
+        ('[{"x": 0}]', "points 1 and 2 have the same values (x=0,y=1 and x=0)"),
+        (
+            '[{"x": 7, "y": 1.0}, {"x": 7}]',
+            "points 2 and 3 have the same values (x=7,y=1.0 and x=7)",
+        ),
+    ):
+        answer = place.json(*propose, points)
+        assert answer.code == 5
+        assert said + because in answer.error["message"]
+    assert place.done("events", "--type", "round.begun") == []
+    place.done(*propose, '[{"x": 0, "y": 2}, {"x": 7}]')
+
+
+@pytest.mark.long
 def test_follower_reads_the_result_of_the_point_with_the_same_values(tmp_path: Path) -> None:
     """A parameter of the follower is the default of the points that lack the value."""
     command = 'cp "${WFCTL_LIKE_FOLDER:?}"/e.json . && ' + WIDTH

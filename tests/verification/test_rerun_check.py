@@ -65,6 +65,9 @@ def test_numbers_are_compared_by_their_errors(
     assert place.notes()[-1].startswith("stage-1 was computed once more: ")
     assert results(place) == before
     assert len((tmp_path / "stage-1").read_text().splitlines()) == 2
+    # The folder is kept only if a person may want to know why the numbers differ.
+    kept = code != 0 or "no error is known" in words
+    assert (place.path / ".wfctl/checks").exists() == kept
 
 
 @pytest.mark.long
@@ -153,8 +156,24 @@ def test_killed_check_continues_in_the_same_folder(tmp_path: Path) -> None:
     answer = wfctl("--root", str(place.path), "rerun", "stage-1", "--check")
 
     assert (answer.code, "the same again" in answer.out) == (0, True), answer
-    assert [one.name for one in (place.path / ".wfctl/checks").iterdir()] == ["stage-1-1"]
+    assert f"in {place.path}/.wfctl/checks/stage-1-1" in answer.err
+    assert not (place.path / ".wfctl/checks").exists()
     assert len((tmp_path / "stage-1").read_text().splitlines()) == 2
+
+
+@pytest.mark.long
+def test_check_keeps_folders_that_wfctl_did_not_create(tmp_path: Path) -> None:
+    """Only the folder of the check is deleted, even if the same stage is named twice."""
+    place = completed(tmp_path, stage(tmp_path, '{\\"n\\": 5}'))
+    own = place.path / ".wfctl/checks/stage-1-1"
+    own.mkdir(parents=True)
+    (own / "notes.md").write_text("by hand")
+
+    checks = place.done("rerun", "stage-1", "stage-1", "--check")["checks"]
+
+    assert [(check["agree"], check["folder"]) for check in checks] == [(1, None), (1, None)]
+    assert [one.name for one in own.parent.iterdir()] == ["stage-1-1"]
+    assert [one.name for one in own.iterdir()] == ["notes.md"]
 
 
 def test_plan_without_a_stage_is_refused(tmp_path: Path) -> None:
@@ -196,6 +215,7 @@ def test_failed_check_is_followed_by_a_new_one(tmp_path: Path) -> None:
 
     assert (failed.code, "checks/stage-1-1 status`" in failed.out) == (7, True), failed
     assert (again.code, "the same again" in again.out) == (0, True), again
+    assert [one.name for one in (place.path / ".wfctl/checks").iterdir()] == ["stage-1-1"]
 
 
 @pytest.mark.long
