@@ -251,7 +251,8 @@ class World:
 
     def _observe_jobs(self, one: Attempt, queue: Queue | None) -> Iterator[ObservedJob]:
         has_records = one.has_start_record and self._has_job_records(one)
-        if not (has_records or one.known_id is not None):
+        is_claimed = has_records or self.has_claim(one)
+        if not (is_claimed or one.known_id is not None):
             return
         listed = {job.id: job for job in (queue.listed or ())} if queue is not None else {}
         id_ = one.known_id
@@ -266,7 +267,7 @@ class World:
             "job",
             id=id_,
             id_alive=is_shell_alive or (entry is not None and entry.is_alive),
-            started=has_records,
+            started=is_claimed,
             exit_code=one.exit_code if has_records else None,
             ended_at=one.ended_at if has_records else None,
             lock_held=lock if has_records else False,
@@ -276,6 +277,10 @@ class World:
             alone=alone,
             queued=entry.state if entry is not None else None,
         )
+
+    def has_claim(self, one: Attempt) -> bool:
+        """Return whether a claim next to the log shows that a job of the attempt started."""
+        return one.starts > 0 and not self.backend.is_far
 
     def _has_job_records(self, one: Attempt) -> bool:
         """Return whether the records of the job exist on the machine where they were written."""
@@ -402,10 +407,7 @@ class World:
         one.starts += 1
         self.tell(f"the command of {one.tag} starts")
         others = [a for a in self.attempts.values() if a.paths.stage == one.paths.stage]
-        # If the log and the folder of an attempt are lost, nothing shows that the attempt exists.
-        if any(
-            o.is_running and not (self.was_log_restored and o.is_folder_deleted) for o in others
-        ):
+        if any(other.is_running for other in others):
             raise Violation(f"the command of {one.tag} starts while another one runs")
         # If a machine removed the folder of a job whose id was not recorded before, nothing shows
         # that the job existed.
