@@ -132,6 +132,7 @@ def collect_evidence(
         far=found.far,
         awaited=found.awaited,
         scratch_refusal=found.scratch_refusal,
+        submission_tried=_is_tried_folder_missing(attempt, found),
         stopped=() if where.is_far else _find_stopped_processes(found.tenants),
     )
 
@@ -141,6 +142,12 @@ def _read_launch(attempt: AttemptPaths, where: ExecutionHost) -> dict[str, str]:
     found = traces.select_text_values(traces.read_json(attempt.launch_record))
     # A scheduler starts jobs on other hosts than the host of the launch.
     return found if found or where.has_scheduler else traces.read_host_of_claim(attempt)
+
+
+def _is_tried_folder_missing(attempt: AttemptPaths, found: ObservedAttempt) -> bool:
+    """Return whether DPDispatcher was called with a far folder that no longer exists."""
+    is_missing = found.far is not None and found.far.is_folder_missing
+    return is_missing and attempt.place_record.exists() and traces.may_be_submitted(attempt)
 
 
 def _find_stopped_processes(tenants: Sequence[FolderProcess] | None) -> tuple[int, ...]:

@@ -107,8 +107,6 @@ class Attempt:
     has_succeeded: bool = False
     was_success_recorded: bool = False
     starts: int = 0
-    #: Whether its folder was removed while the id of its job was not recorded on this machine.
-    was_purged_unrecorded: bool = False
     #: Whether a person asked to compute the stage again.
     is_given_up: bool = False
     silent_since: float | None = None
@@ -243,6 +241,7 @@ class World:
             scheduler="Slurm" if self.backend.has_scheduler else None,
             queue=queue,
             far=far,
+            submission_tried=far is not None and far.is_folder_missing and bool(one.runs),
         )
 
     def _find_processes(self, one: Attempt) -> Iterator[FolderProcess]:
@@ -409,9 +408,7 @@ class World:
         others = [a for a in self.attempts.values() if a.paths.stage == one.paths.stage]
         if any(other.is_running for other in others):
             raise Violation(f"the command of {one.tag} starts while another one runs")
-        # If a machine removed the folder of a job whose id was not recorded before, nothing shows
-        # that the job existed.
-        if one.starts > 1 and not (one.was_purged_unrecorded and self.backend.is_far):
+        if one.starts > 1:
             raise Violation(f"the command of {one.tag} starts a second time")
         # After the log was restored, wfctl prints a warning about a result that the log does not
         # contain, and computes the stage again.
@@ -655,7 +652,6 @@ class World:
         if one := self._choose(lambda one: one.has_scratch):
             self.tell(f"the folder of {one.tag} is removed from the machine of its job")
             self._remove_scratch(one)
-            one.was_purged_unrecorded |= one.known_id is None
             if not self.backend.is_far and self.random.random() < 0.5:
                 self.tell(f"all files of {one.tag} are removed")
                 one.is_folder_deleted = True
