@@ -452,7 +452,7 @@ def _find_unlogged_attempt(
                 continue
             evidence, judged = _inspect_unlogged_attempt(jobs, stage, one)
             if is_possibly_running(judged):
-                goes_on, is_over = one.start_claims_folder.exists(), False
+                goes_on, is_over = _can_be_watched(one), False
             else:
                 goes_on, is_over = _has_usable_result(jobs.root, stage, one, evidence, judged), True
             if goes_on and _has_current_definition(jobs, state, stage, one):
@@ -469,6 +469,11 @@ def _find_unlogged_attempt(
     here = {"root": str(record.get("root", jobs.root)), "host": record.get("host")}
     started = build_start_command(one, Mode.TMUX, **here, boot_id=record.get("boot_id"), **rests_on)
     return UnloggedAttempt(started, utc_text(min(moment, jobs.service.clock())), is_over)
+
+
+def _can_be_watched(one: AttemptPaths) -> bool:
+    """Return whether a new monitor of a running attempt cannot start its jobs a second time."""
+    return one.start_claims_folder.exists()
 
 
 def _has_usable_result(

@@ -260,9 +260,9 @@ class History:
         if self.newest_observation.get(event.stage) == seen:
             raise Violation(f"the log repeats {event.verdict} of {event.stage}")
         self.newest_observation[event.stage] = seen
-        tag = str(event.evidence["attempt"])
+        tag, observed_at = str(event.evidence["attempt"]), str(event.evidence["observed_at"])
         final = event.action in ("lost", "launch", "failed")
-        if final and event.verdict in _ABSENCE and self.world.unanswered[tag]:
+        if final and event.verdict in _ABSENCE and self.world.unanswered[tag, observed_at]:
             raise Violation(f"{event.verdict} of {tag} rests on a machine that did not answer")
 
     def _check_computed(self, event: p.StageComputed) -> None:
@@ -332,7 +332,8 @@ class History:
             "_find_attempts_without_folder",
             self._find_attempts_without_folder,
         )
-        yield judge_attempts, "_is_newer_than_log_and_inputs", lambda *_: True
+        yield judge_attempts, "_is_newer_than_log_and_inputs", self._is_newer_than_log
+        yield judge_attempts, "_can_be_watched", lambda _attempt: True
         yield judge_attempts, "_has_current_definition", lambda *_: self.world.sweep is None
         yield judge_attempts, "_has_usable_result", self._has_usable_result
         yield (
@@ -397,6 +398,11 @@ class History:
             is_own = one.paths.stage == stage.id and one.paths.name not in known
             if is_own and one.launched_at is None and self.world.has_claim(one):
                 yield replace(one.paths, sha256="")
+
+    def _is_newer_than_log(
+        self, _jobs: JobContext, _state: Workflow, _stage: Stage, one: AttemptPaths
+    ) -> bool:
+        return self.world.attempts[one.tag].launched_at is not None
 
     def _has_usable_result(
         self, _root: Path, _stage: Stage, one: AttemptPaths, _seen: Evidence, found: Verdict

@@ -143,8 +143,8 @@ class World:
         self.sentences: list[str] = []
         self._queues: dict[str, tuple[float, Queue]] = {}
         self._snapshots: dict[str, tuple[Queue | None, RemoteAnswer | None, bool | None]] = {}
-        #: For each attempt, whether its newest observation had no answer of its machine.
-        self.unanswered: dict[str, bool] = {}
+        #: For each attempt and time, whether its observation had no answer of its machine.
+        self.unanswered: dict[tuple[str, str], bool] = {}
         self._names = 0
 
     def tell(self, text: str) -> None:
@@ -214,7 +214,7 @@ class World:
         one = self.attempts[paths.tag]
         queue, far, is_alive = self._snapshots[one.tag]
         silent = far is not None and far.error is not None
-        self.unanswered[one.tag] = silent or (queue is not None and queue.listed is None)
+        self.unanswered[one.tag, now] = silent or (queue is not None and queue.listed is None)
         tenants = None if silent else tuple(self._find_processes(one) if is_alive else ())
         return Evidence(
             observed_at=now,
@@ -410,9 +410,7 @@ class World:
             raise Violation(f"the command of {one.tag} starts while another one runs")
         if one.starts > 1:
             raise Violation(f"the command of {one.tag} starts a second time")
-        # After the log was restored, wfctl prints a warning about a result that the log does not
-        # contain, and computes the stage again.
-        for other in others if not self.was_log_restored else ():
+        for other in others:
             if other is not one and self.is_result_available(other):
                 raise Violation(f"{one.tag} is computed although {other.tag} has a result")
         run.is_at_work = True
