@@ -129,6 +129,20 @@ def load_execution_host(attempt: AttemptPaths) -> ExecutionHost:
     return where
 
 
+def find_submission_digest(attempt: AttemptPaths) -> str:
+    """Return the digest of the submission of an attempt that neither log nor folder describes.
+
+    It is found by the copy of the attempt's machine next to the log, which names the scratch folder
+    of the attempt. Returns an empty string if no such copy exists.
+    """
+    own = (f"/{attempt.work.relative_to(attempt.root)}", f"/{attempt.tag}")
+    for digest, text in genuine.iterate_machine_copies(attempt.root):
+        where = _parse_machine(text)
+        if where is not None and where.scratch.endswith(own):
+            return digest
+    return ""
+
+
 def _parse_machine(text: str) -> ExecutionHost | None:
     try:
         found = ExecutionHost(**json.loads(text))

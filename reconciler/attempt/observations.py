@@ -98,6 +98,11 @@ class RemoteAnswer:
     has_folder: bool = True
     refusal: str | None = None
 
+    @property
+    def is_folder_missing(self) -> bool:
+        """Return whether the remote machine answered that the attempt's folder does not exist."""
+        return self.error is None and not self.has_folder
+
 
 @dataclass(frozen=True, slots=True)
 class ObservedAttempt:

@@ -47,6 +47,9 @@ KEPT = "kept"
 #: claim to start only once). If a claim exists here but not in the attempt's own folder, that
 #: folder was removed while its job ran. wfctl submits nothing again for such an attempt.
 STARTS = "starts"
+#: Name of a folder next to the log with copies of submissions, and the end of the names of the
+#: descriptions of their machines.
+SUBMISSIONS, _MACHINE = "submissions", ".machine.json"
 #: Name and content of a file that makes git ignore its folder and the file itself.
 IGNORE, IGNORE_ALL = ".gitignore", b"*\n"
 
@@ -146,6 +149,8 @@ class WatchResult(IntEnum):
 ATTEMPT = "WFCTL_ATTEMPT"
 #: Environment variable that names one run of a command for all its child processes.
 RUN = "WFCTL_RUN"
+#: Matches the name of an attempt's folder.
+_ATTEMPT_NAME = re.compile(r"att-[0-9]+(-[0-9a-f]+)?")
 #: Number of random bytes in the mark of an attempt. The mark distinguishes attempts with the same
 #: id.
 _MARK = 4
@@ -300,6 +305,17 @@ def recorded_attempt_paths(
     return AttemptPaths(root, workflow, stage, known.id, outputs, known.mark, sha256, number)
 
 
+def list_prepared_attempt_names(root: Path, stage: str) -> list[str]:
+    """Return the names of the attempts of a stage that have a folder for claims, sorted.
+
+    This folder survives the removal of the attempt's own folder.
+    """
+    folders = (root / ".wfctl" / STARTS).glob(f"{stage}.att-*")
+    names = (one.name.removeprefix(f"{stage}.") for one in folders)
+    # The id of another stage may start with the id of this stage and a dot.
+    return sorted(name for name in names if _ATTEMPT_NAME.fullmatch(name))
+
+
 def parse_attempt_name(
     root: Path, workflow: str, stage: str, name: str, outputs: tuple[str, ...] = ()
 ) -> AttemptPaths:
@@ -353,6 +369,14 @@ def iterate_machine_records(attempt: AttemptPaths) -> Iterator[str]:
         content = _read(place)
         if content is not None:
             yield content.decode(errors="replace")
+
+
+def iterate_machine_copies(root: Path) -> Iterator[tuple[str, str]]:
+    """Yield each description of a machine next to the log, after the digest of its submission."""
+    for place in sorted((root / ".wfctl" / SUBMISSIONS).glob(f"*{_MACHINE}")):
+        content = _read(place)
+        if content is not None:
+            yield place.name.removesuffix(_MACHINE), content.decode(errors="replace")
 
 
 def restore_submission_file(attempt: AttemptPaths) -> None:
@@ -411,8 +435,8 @@ def _read(path: Path) -> bytes | None:
 
 
 def _submission_copy_paths(attempt: AttemptPaths, digest: str) -> tuple[Path, Path]:
-    folder = attempt.root / ".wfctl" / "submissions"
-    return folder / f"{digest}.json", folder / f"{digest}.machine.json"
+    folder = attempt.root / ".wfctl" / SUBMISSIONS
+    return folder / f"{digest}.json", folder / f"{digest}{_MACHINE}"
 
 
 #: Matches a special character that was escaped in a glob pattern.

@@ -32,6 +32,7 @@ from reconciler.attempt.paths import (
     LAUNCH_RECORD,
     AttemptPaths,
     digest_submission,
+    list_prepared_attempt_names,
     parse_attempt_name,
 )
 from reconciler.context import JobContext, Mode
@@ -50,6 +51,7 @@ from reconciler.records.traces import (
     list_forwarded_files,
     read_json,
     read_launch_time,
+    read_started_jobs,
 )
 from reconciler.sweep.stage_tasks import get_stage_tasks
 from reconciler.verdict.table import (
@@ -325,13 +327,18 @@ def check_unlogged_attempts(jobs: JobContext, state: Workflow, stage: Stage) -> 
 
     Raises `UnloggedAttemptRunning` if such an attempt is or may be running in the stage's folder.
     """
-    for stranger in _find_unlogged_attempts(jobs, state, stage):
+    for stranger in (
+        *_find_unlogged_attempts(jobs, state, stage),
+        *_find_attempts_without_folder(jobs, state, stage),
+    ):
         evidence, found = _inspect_unlogged_attempt(jobs, stage, stranger)
         if is_possibly_running(found) or found.stop:
             who = [f"process {tenant.pid}" for tenant in evidence.tenants or ()]
             who += [f"job {job.id}" for job in evidence.jobs if job.id is not None]
             at_work = f" ({', '.join(who)})" if who else ""
-            raise UnloggedAttemptRunning(stage.id, stranger.folder, found.reason, at_work)
+            traces_of_it = (stranger.folder, stranger.start_claims_folder)
+            folder = next((one for one in traces_of_it if one.is_dir()), stranger.folder)
+            raise UnloggedAttemptRunning(stage.id, folder, found.reason, at_work)
         if found.is_uncollected or _has_outputs_in_place(evidence, found):
             where = "left in place" if evidence.copies else "moved aside"
             jobs.say(
@@ -376,6 +383,25 @@ def _find_unlogged_attempts(
         if name not in known:
             outputs = tuple(stage.declared_outputs)
             yield parse_attempt_name(jobs.root, state.id, stage.id, name, outputs)
+
+
+def _find_attempts_without_folder(
+    jobs: JobContext, state: Workflow, stage: Stage
+) -> Iterator[AttemptPaths]:
+    """Yield each attempt of the stage that is not in the log and whose folder was removed.
+
+    A job on this machine has left its claim to start next to the log. A job on another machine
+    leaves no claim here, so that machine must be asked.
+    """
+    known = {attempt.name for attempt in stage.attempts}
+    for name in list_prepared_attempt_names(jobs.root, stage.id):
+        outputs = tuple(stage.declared_outputs)
+        one = parse_attempt_name(jobs.root, state.id, stage.id, name, outputs)
+        if name in known or one.launch_record.exists():
+            continue
+        one = replace(one, sha256=machine.find_submission_digest(one))
+        if read_started_jobs(one) or machine.load_execution_host(one).is_far:
+            yield one
 
 
 def is_possibly_running(found: Verdict) -> bool:
@@ -426,7 +452,7 @@ def _find_unlogged_attempt(
                 continue
             evidence, judged = _inspect_unlogged_attempt(jobs, stage, one)
             if is_possibly_running(judged):
-                goes_on, is_over = one.start_claims_folder.exists(), False
+                goes_on, is_over = _can_be_watched(one), False
             else:
                 goes_on, is_over = _has_usable_result(jobs.root, stage, one, evidence, judged), True
             if goes_on and _has_current_definition(jobs, state, stage, one):
@@ -443,6 +469,11 @@ def _find_unlogged_attempt(
     here = {"root": str(record.get("root", jobs.root)), "host": record.get("host")}
     started = build_start_command(one, Mode.TMUX, **here, boot_id=record.get("boot_id"), **rests_on)
     return UnloggedAttempt(started, utc_text(min(moment, jobs.service.clock())), is_over)
+
+
+def _can_be_watched(one: AttemptPaths) -> bool:
+    """Return whether a new monitor of a running attempt cannot start its jobs a second time."""
+    return one.start_claims_folder.exists()
 
 
 def _has_usable_result(

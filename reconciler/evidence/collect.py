@@ -16,7 +16,7 @@ from reconciler.attempt import execution_host as machine
 from reconciler.attempt import file_digests, markers
 from reconciler.attempt.execution_host import ExecutionHost
 from reconciler.attempt.observations import ObservedAttempt, ObservedJob
-from reconciler.attempt.paths import UNTOLD, AttemptPaths, JobRecordSuffix
+from reconciler.attempt.paths import ATTEMPT, UNTOLD, AttemptPaths, JobRecordSuffix
 from reconciler.errors import ReconcilerError
 from reconciler.evidence.evidence import Evidence, OutputEvidence, Presence
 from reconciler.far import query_machine
@@ -96,8 +96,7 @@ def collect_evidence(
         os.scandir(attempt.folder).close()
     survey = survey or survey_attempts([attempt])
     where = survey.machines[attempt.tag]
-    record = attempt.launch_record
-    launch = traces.select_text_values(traces.read_json(record))
+    launch = _read_launch(attempt, where)
     name, boot_id = recorded_host or launch.get("host"), recorded_boot or launch.get("boot_id")
     began_on = Host(name, boot_id, launch.get("machine_id"))
     began_here = name is not None and began_on.is_here(attempt.root)
@@ -133,8 +132,22 @@ def collect_evidence(
         far=found.far,
         awaited=found.awaited,
         scratch_refusal=found.scratch_refusal,
+        submission_tried=_is_tried_folder_missing(attempt, found),
         stopped=() if where.is_far else _find_stopped_processes(found.tenants),
     )
+
+
+def _read_launch(attempt: AttemptPaths, where: ExecutionHost) -> dict[str, str]:
+    """Return the launch record, or the host of the job's claim to start if there is no record."""
+    found = traces.select_text_values(traces.read_json(attempt.launch_record))
+    # A scheduler starts jobs on other hosts than the host of the launch.
+    return found if found or where.has_scheduler else traces.read_host_of_claim(attempt)
+
+
+def _is_tried_folder_missing(attempt: AttemptPaths, found: ObservedAttempt) -> bool:
+    """Return whether DPDispatcher was called with a far folder that no longer exists."""
+    is_missing = found.far is not None and found.far.is_folder_missing
+    return is_missing and attempt.place_record.exists() and traces.may_be_submitted(attempt)
 
 
 def _find_stopped_processes(tenants: Sequence[FolderProcess] | None) -> tuple[int, ...]:
@@ -149,6 +162,8 @@ _UNSUBMITTED = 1
 def _observe_here(attempt: AttemptPaths, where: ExecutionHost, survey: Survey) -> ObservedAttempt:
     """Collect the observations of an attempt whose files are on this machine."""
     tenants = processes.find_processes_below(survey.census, Path(where.scratch))
+    if not attempt.folder.is_dir() and attempt.start_claims_folder.is_dir():
+        tenants += _find_processes_elsewhere(attempt, tenants)
     queue = survey.queues.get(os.path.realpath(where.scratch)) if where.has_slurm else None
     copies = traces.list_copies_in_folder(Path(where.scratch))
     states = traces.read_job_states(copies)
@@ -177,6 +192,23 @@ def _observe_here(attempt: AttemptPaths, where: ExecutionHost, survey: Survey) -
         queue=queue,
         awaited=traces.describe_remaining_processes(attempt),
         scratch_refusal=machine.find_scratch_folder_obstacle(where.scratch, attempt),
+    )
+
+
+def _find_processes_elsewhere(
+    attempt: AttemptPaths, known: Sequence[FolderProcess]
+) -> tuple[FolderProcess, ...]:
+    """Return the processes of an attempt that work outside of its folder, except the known ones.
+
+    The attempt's folder was removed together with its locks, so only a variable in their
+    environment shows these processes.
+    """
+    pids = {one.pid for one in known}
+    found = processes.find_processes_with(f"{ATTEMPT}={attempt.tag}")
+    return tuple(
+        FolderProcess(one.pid, one.ticks, str(attempt.work), deleted=True)
+        for one in found
+        if one.pid not in pids
     )
 
 

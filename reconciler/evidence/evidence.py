@@ -79,6 +79,8 @@ class Evidence:
     - ``verifiable`` states that a command of the stage checks its outputs.
     - ``awaited`` names processes that a successful command left running.
     - ``scratch_refusal`` is the reason why no folder for the jobs can be created on this machine.
+    - ``submission_tried`` states that DPDispatcher was called to submit jobs in a folder on another
+      machine, and that this folder no longer exists.
     - ``foreign_launch`` is None if wfctl launched the attempt.
     """
 
@@ -114,6 +116,7 @@ class Evidence:
     awaited: tuple[str, ...] = ()
     stopped: tuple[int, ...] = ()
     scratch_refusal: str | None = None
+    submission_tried: bool = False
     foreign_launch: ForeignLaunch | None = None
 
     @property
@@ -159,6 +162,8 @@ class Evidence:
             del found["stopped"]
         if self.scratch_refusal is None:
             del found["scratch_refusal"]
+        if not self.submission_tried:
+            del found["submission_tried"]
         return found
 
     @staticmethod

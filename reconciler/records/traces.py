@@ -130,6 +130,18 @@ def _parse_start_claim(text: str) -> tuple[str | None, Process | None]:
     return "\n".join(lines[:-5]), Process(pid, ticks, lines[-3])
 
 
+def read_host_of_claim(attempt: AttemptPaths) -> dict[str, str]:
+    """Return the host and the boot id of the first job that claimed its start.
+
+    Returns an empty dict if no job has recorded its claim next to the log.
+    """
+    for place in sorted(attempt.start_claims_folder.glob(f"{JOB}*{JobRecordSuffix.STARTED}")):
+        lines = plain.read_text(place / "record").split("\n")
+        if len(lines) > 5:
+            return {"host": lines[-2], "boot_id": lines[-3]}
+    return {}
+
+
 def list_job_record_files(attempt: AttemptPaths, what: JobRecordSuffix) -> list[Path]:
     """Return the files in which jobs recorded one kind of status, sorted by job."""
     return sorted(attempt.folder.glob(f"{JOB}*{what}"))

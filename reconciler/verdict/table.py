@@ -403,7 +403,15 @@ def _can_job_run_unseen(e: Evidence) -> bool:
 
 def is_remote_folder_missing(e: Evidence) -> bool:
     """Return whether the remote machine answered that the attempt's folder does not exist."""
-    return e.far is not None and e.far.error is None and not e.far.has_folder
+    return e.far is not None and e.far.is_folder_missing
+
+
+def _may_have_unrecorded_job(e: Evidence) -> bool:
+    """Return whether a job may have been submitted whose folder was removed before it was recorded.
+
+    A monitor that failed has recorded that the submission was refused.
+    """
+    return e.submission_tried and not e.jobs and not _has_monitor_failed(e)
 
 
 def _has_only_unstarted_jobs(e: Evidence) -> bool:
@@ -547,15 +555,27 @@ OWN_ROWS: Rows[Evidence] = (
     ),
     (
         (9, Situation.VANISHED, Action.UNKNOWN),
-        lambda e: (e.scheduler or e.far) is not None and not e.looked_twice and bool(e.open_jobs),
+        lambda e: (
+            (e.scheduler or e.far) is not None
+            and not e.looked_twice
+            and (bool(e.open_jobs) or _may_have_unrecorded_job(e))
+        ),
         (
             "the scheduler no longer lists the job, and the job recorded no end; wfctl checks "
             "its records once more"
         ),
     ),
     (
+        (9, Situation.UNSEEN, Action.UNKNOWN),
+        lambda e: _may_have_unrecorded_job(e) and e.scheduler is not None and e.queue is None,
+        (
+            "the folder of the attempt was removed from the machine where its jobs run before the "
+            "id of a job was recorded, and wfctl cannot list the jobs of this scheduler"
+        ),
+    ),
+    (
         (9, Situation.PURGED, Action.LOST),
-        lambda e: bool(e.jobs) and is_remote_folder_missing(e),
+        lambda e: (bool(e.jobs) and is_remote_folder_missing(e)) or _may_have_unrecorded_job(e),
         (
             "the folder of the attempt was removed from the machine where its jobs run, and "
             "none of its processes or jobs is running"

@@ -168,6 +168,38 @@ def test_removed_remote_folder_runs_nothing_twice(
     check_completed(workflow, TWICE)
 
 
+@pytest.mark.long
+def test_job_in_a_removed_folder_without_recorded_id_is_not_submitted_again(
+    workflow: Workflow, sshd: Sshd, tmp_path: Path
+) -> None:
+    """The monitor died before it recorded the id, and the machine shows no job any more."""
+    path = write_machine(workflow, machine(sshd, tmp_path / "far"))
+    init(workflow, path, traced(workflow, waiting(workflow)))
+    with ending(workflow.start("dispatch", "stage-1")) as dispatch:
+        until(lambda: any("== " in log.read_text() for log in monitor_logs(workflow)))
+        strike(workflow, Victim.ORCHESTRATOR)
+        dispatch.wait(PATIENCE)
+    until(lambda: workflow.trace() == ONCE)
+    strike(workflow, Victim.SESSION)
+    assert workflow.events("stage.launched") == []
+    assert kill_processes_in_folder(tmp_path / "far").left == ()
+    [log] = monitor_logs(workflow)
+    lines = log.read_text().splitlines(keepends=True)
+    log.write_text("".join(line for line in lines if "job_id is" not in line))
+    shutil.rmtree(tmp_path / "far")
+    (tmp_path / "far").mkdir()
+    workflow.succeed("rehydrate")
+    assert verdicts(workflow)[:1] == ["PURGED"]
+    let_go(workflow)
+    workflow.succeed("run")
+    check_completed(workflow, TWICE)
+
+
+def monitor_logs(workflow: Workflow) -> list[Path]:
+    """Return the logs of DPDispatcher of all attempts."""
+    return list(workflow.root.glob("stage-1/.attempts/att-*/dpdisp.log"))
+
+
 def folders_of_processes_below(folder: Path) -> list[str]:
     """Return the working folders of the processes below a folder."""
     found = []

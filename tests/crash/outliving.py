@@ -65,7 +65,7 @@ def outlive(workflow: Workflow, last: int = 0) -> int:
 def shells_above(pid: int) -> list[int]:
     """Return the shells of the job above a process, the outermost first."""
     found: list[int] = []
-    while _is_a_shell(parent := parent_process_id(pid)):
+    while is_shell(parent := parent_process_id(pid)):
         found.insert(0, parent)
         pid = parent
     return found
@@ -76,7 +76,8 @@ def parent_process_id(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[1])
 
 
-def _is_a_shell(pid: int) -> bool:
+def is_shell(pid: int) -> bool:
+    """Return whether a process is a shell of a job."""
     try:
         name = Path(f"/proc/{pid}/comm").read_text().strip()
         line = Path(f"/proc/{pid}/cmdline").read_text()

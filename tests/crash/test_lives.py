@@ -13,9 +13,11 @@ from typing import Any
 
 import pytest
 
+from reconciler.host.processes import start_ticks
+from tests.crash.outliving import is_shell
 from tests.crash.placing import at_work
 from tests.crash.support import Workflow, unmarked, until
-from tests.crash.victims import Victim, strike
+from tests.crash.victims import Victim, kill, strike
 from tests.rounds import first
 
 pytestmark = pytest.mark.slow
@@ -96,6 +98,14 @@ def left_uncollected(workflow: Workflow) -> None:
     orphaned(workflow)
     let_go(workflow)
     until(lambda: not at_work(workflow))
+
+
+def leave_only_command(workflow: Workflow) -> None:
+    """Kill all shells of the job except the innermost shell, which executes the command."""
+    shells = sorted(pid for pid in at_work(workflow) if is_shell(pid))
+    assert len(shells) > 1
+    kill(shells[:-1])
+    until(lambda: not any(start_ticks(pid) for pid in shells[:-1]))
 
 
 def let_go(workflow: Workflow) -> None:
@@ -240,6 +250,34 @@ def test_finished_attempt_missing_in_the_log_is_recorded_again(
     # The only finding is the restored log, which no person has accepted yet.
     found = json.loads(workflow.call("-o", "json", "replay", "--check").stdout)["data"]["findings"]
     assert {one["kind"] for one in found} == {"anchor"}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("has_shells", [True, False])
+def test_no_job_starts_next_to_a_job_without_log_and_folder(
+    workflow: Workflow, shared: bool, has_shells: bool
+) -> None:
+    """The claim to start remains, so wfctl names the processes of the job and starts no other."""
+    begin(workflow, "own", shared=shared, waits=True)
+    kept = backed_up(workflow)
+    orphaned(workflow)
+    if not has_shells:
+        leave_only_command(workflow)
+    shutil.rmtree(workflow.root / "stage-1")
+    roll_back(workflow, kept)
+    refused = workflow.call("dispatch", "stage-1", "-o", "json")
+    assert refused.returncode == 5
+    error = json.loads(refused.stdout)["error"]
+    assert error["code"] == "stranger_at_work"
+    assert any(f"process {pid}" in error["message"] for pid in at_work(workflow))
+    assert ".wfctl/starts/stage-1.att-0001-" in error["message"]
+    assert begun(workflow) == ["w-lives/stage-1/att-0001 own"]
+    let_go(workflow)
+    until(lambda: not at_work(workflow))
+    workflow.succeed("run")
+    assert workflow.stage("stage-1")["status"] == "completed"
+    assert len(begun(workflow)) == 2
 
 
 @pytest.mark.long

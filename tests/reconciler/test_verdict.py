@@ -38,6 +38,11 @@ SILENCE = Queue(1, None, "socket timed out")
 REFUSAL = RemoteAnswer(0, "the machine refuses", refusal="the key file /k does not exist")
 UNMAKABLE = RemoteAnswer(1, has_folder=False, refusal="remote_root /r/far cannot be made")
 GONE = replace(JOB, state=4)
+#: The folder of a job on another machine was removed before the id of the job was recorded.
+PURGED: dict[str, Any] = {
+    "far": RemoteAnswer(1, host="far", has_folder=False),
+    "submission_tried": True,
+}
 WAITED = replace(JOB, started=False, failed_flag=None)
 
 
@@ -128,6 +133,11 @@ ROWS: list[tuple[str, Evidence, Action]] = [
     ("VANISHED", queued(JOB), Action.UNKNOWN),
     ("VANISHED", submitted(far=RemoteAnswer(1, host="far")), Action.UNKNOWN),
     ("PURGED", submitted(far=RemoteAnswer(1, has_folder=False), looked_twice=True), Action.LOST),
+    ("VANISHED", seen(**PURGED), Action.UNKNOWN),
+    ("PURGED", seen(**PURGED, looked_twice=True), Action.LOST),
+    ("PURGED", seen(**PURGED, looked_twice=True, scheduler="Slurm", queue=NONE), Action.LOST),
+    ("UNSEEN", seen(**PURGED, looked_twice=True, scheduler="PBS"), Action.UNKNOWN),
+    ("REJECTED", seen(**PURGED, exit_marker=own(1)), Action.FAILED),
     ("JOB_LOST", queued(JOB, looked_twice=True), Action.LOST),
     ("JOB_TAKEN", queued(replace(JOB, queued="CANCELLED")), Action.LOST),
     ("JOB_TAKEN", queued(replace(BAD, queued="NODE_FAIL")), Action.LOST),

@@ -57,6 +57,8 @@ _SWEEP_EVERY = 20
 _NIGHT = 3_000.0
 #: Maximum number of sessions with faults, and of sessions after the last fault.
 _NIGHTS, _QUIET_NIGHTS = 3, 5
+#: Probability that a person restores an older log after a session.
+_RESTORED = 0.25
 #: Verdicts that rest on the absence of a job or its files.
 _ABSENCE = frozenset(
     {
@@ -190,7 +192,7 @@ class History:
                 self.world.tell(f"a person retries {stage.id}")
                 with suppress(LifecycleError):
                     self.jobs.record(p.StageRetried(stage=stage.id, fix="corrected"))
-        if self.random.random() < 0.25 and len(self.log.appends) > 3:
+        if self.random.random() < _RESTORED and len(self.log.appends) > 3:
             kept = self.random.randrange(1, len(self.log.appends))
             self.world.tell(
                 f"the log is restored as it was {len(self.log.appends) - kept} appends ago"
@@ -258,9 +260,9 @@ class History:
         if self.newest_observation.get(event.stage) == seen:
             raise Violation(f"the log repeats {event.verdict} of {event.stage}")
         self.newest_observation[event.stage] = seen
-        tag = str(event.evidence["attempt"])
+        tag, observed_at = str(event.evidence["attempt"]), str(event.evidence["observed_at"])
         final = event.action in ("lost", "launch", "failed")
-        if final and event.verdict in _ABSENCE and self.world.unanswered[tag]:
+        if final and event.verdict in _ABSENCE and self.world.unanswered[tag, observed_at]:
             raise Violation(f"{event.verdict} of {tag} rests on a machine that did not answer")
 
     def _check_computed(self, event: p.StageComputed) -> None:
@@ -325,7 +327,13 @@ class History:
         yield judge_attempts, "collect_evidence", self._collect
         yield execution_host, "load_execution_host", self._load_execution_host
         yield judge_attempts, "_find_unlogged_attempts", self._find_unlogged_attempts
-        yield judge_attempts, "_is_newer_than_log_and_inputs", lambda *_: True
+        yield (
+            judge_attempts,
+            "_find_attempts_without_folder",
+            self._find_attempts_without_folder,
+        )
+        yield judge_attempts, "_is_newer_than_log_and_inputs", self._is_newer_than_log
+        yield judge_attempts, "_can_be_watched", lambda _attempt: True
         yield judge_attempts, "_has_current_definition", lambda *_: self.world.sweep is None
         yield judge_attempts, "_has_usable_result", self._has_usable_result
         yield (
@@ -381,6 +389,20 @@ class History:
             is_own = one.paths.stage == stage.id and one.paths.name not in known
             if is_own and one.launched_at is not None:
                 yield replace(one.paths, sha256="")
+
+    def _find_attempts_without_folder(
+        self, _jobs: JobContext, _state: Workflow, stage: Stage
+    ) -> Iterator[AttemptPaths]:
+        known = {one.name for one in stage.attempts}
+        for one in list(self.world.attempts.values()):
+            is_own = one.paths.stage == stage.id and one.paths.name not in known
+            if is_own and one.launched_at is None and self.world.has_claim(one):
+                yield replace(one.paths, sha256="")
+
+    def _is_newer_than_log(
+        self, _jobs: JobContext, _state: Workflow, _stage: Stage, one: AttemptPaths
+    ) -> bool:
+        return self.world.attempts[one.tag].launched_at is not None
 
     def _has_usable_result(
         self, _root: Path, _stage: Stage, one: AttemptPaths, _seen: Evidence, found: Verdict

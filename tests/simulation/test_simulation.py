@@ -19,8 +19,8 @@ from reconciler.loop import end_loop
 from reconciler.sweep import judge_tasks, tasks
 from reconciler.verdict import table
 from tests.rounds import first
-from tests.simulation import world
-from tests.simulation.history import run_history
+from tests.simulation import history, world
+from tests.simulation.history import History, run_history
 from tests.simulation.sweep import Sweep
 from tests.simulation.world import Violation, World
 
@@ -70,7 +70,7 @@ def find_violation(seeds: Iterable[int]) -> str:
 def test_a_purged_remote_folder_that_looks_unused_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Planted: after a machine removed its results, nothing shows that a job was submitted."""
+    """Planted: after a machine removed its results, a job without an id counts as no job."""
     draw_only(monkeypatch, World.remove_scratch, World.kill_monitor, World.pause_monitor)
     observe = World._observe_jobs
 
@@ -81,6 +81,7 @@ def test_a_purged_remote_folder_that_looks_unused_is_found(
 
     monkeypatch.setattr(World, "_observe_jobs", forget)
     monkeypatch.setattr(judge_attempts, "is_remote_folder_missing", lambda _evidence: False)
+    monkeypatch.setattr(table, "_may_have_unrecorded_job", lambda _evidence: False)
     assert "starts a second time" in find_violation(_SEEDS)
 
 
@@ -158,6 +159,17 @@ def test_two_jobs_at_a_time_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: a lost attempt is replaced without being stopped."""
     draw_only(monkeypatch, World.remove_scratch)
     monkeypatch.setattr(World, "stop", lambda _self, _paths: StopResult())
+    assert "starts while another one runs" in find_violation(_SEEDS)
+
+
+@pytest.mark.long
+def test_a_job_without_log_and_folder_that_is_ignored_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Planted: a claim to start is ignored if both log and folder of its attempt are lost."""
+    draw_only(monkeypatch, World.remove_scratch)
+    monkeypatch.setattr(history, "_RESTORED", 1)
+    monkeypatch.setattr(History, "_find_attempts_without_folder", lambda *_: iter(()))
     assert "starts while another one runs" in find_violation(_SEEDS)
 
 

@@ -107,8 +107,6 @@ class Attempt:
     has_succeeded: bool = False
     was_success_recorded: bool = False
     starts: int = 0
-    #: Whether its folder was removed while the id of its job was not recorded on this machine.
-    was_purged_unrecorded: bool = False
     #: Whether a person asked to compute the stage again.
     is_given_up: bool = False
     silent_since: float | None = None
@@ -145,8 +143,8 @@ class World:
         self.sentences: list[str] = []
         self._queues: dict[str, tuple[float, Queue]] = {}
         self._snapshots: dict[str, tuple[Queue | None, RemoteAnswer | None, bool | None]] = {}
-        #: For each attempt, whether its newest observation had no answer of its machine.
-        self.unanswered: dict[str, bool] = {}
+        #: For each attempt and time, whether its observation had no answer of its machine.
+        self.unanswered: dict[tuple[str, str], bool] = {}
         self._names = 0
 
     def tell(self, text: str) -> None:
@@ -216,7 +214,7 @@ class World:
         one = self.attempts[paths.tag]
         queue, far, is_alive = self._snapshots[one.tag]
         silent = far is not None and far.error is not None
-        self.unanswered[one.tag] = silent or (queue is not None and queue.listed is None)
+        self.unanswered[one.tag, now] = silent or (queue is not None and queue.listed is None)
         tenants = None if silent else tuple(self._find_processes(one) if is_alive else ())
         return Evidence(
             observed_at=now,
@@ -243,6 +241,7 @@ class World:
             scheduler="Slurm" if self.backend.has_scheduler else None,
             queue=queue,
             far=far,
+            submission_tried=far is not None and far.is_folder_missing and bool(one.runs),
         )
 
     def _find_processes(self, one: Attempt) -> Iterator[FolderProcess]:
@@ -251,7 +250,8 @@ class World:
 
     def _observe_jobs(self, one: Attempt, queue: Queue | None) -> Iterator[ObservedJob]:
         has_records = one.has_start_record and self._has_job_records(one)
-        if not (has_records or one.known_id is not None):
+        is_claimed = has_records or self.has_claim(one)
+        if not (is_claimed or one.known_id is not None):
             return
         listed = {job.id: job for job in (queue.listed or ())} if queue is not None else {}
         id_ = one.known_id
@@ -266,7 +266,7 @@ class World:
             "job",
             id=id_,
             id_alive=is_shell_alive or (entry is not None and entry.is_alive),
-            started=has_records,
+            started=is_claimed,
             exit_code=one.exit_code if has_records else None,
             ended_at=one.ended_at if has_records else None,
             lock_held=lock if has_records else False,
@@ -276,6 +276,10 @@ class World:
             alone=alone,
             queued=entry.state if entry is not None else None,
         )
+
+    def has_claim(self, one: Attempt) -> bool:
+        """Return whether a claim next to the log shows that a job of the attempt started."""
+        return one.starts > 0 and not self.backend.is_far
 
     def _has_job_records(self, one: Attempt) -> bool:
         """Return whether the records of the job exist on the machine where they were written."""
@@ -402,18 +406,11 @@ class World:
         one.starts += 1
         self.tell(f"the command of {one.tag} starts")
         others = [a for a in self.attempts.values() if a.paths.stage == one.paths.stage]
-        # If the log and the folder of an attempt are lost, nothing shows that the attempt exists.
-        if any(
-            o.is_running and not (self.was_log_restored and o.is_folder_deleted) for o in others
-        ):
+        if any(other.is_running for other in others):
             raise Violation(f"the command of {one.tag} starts while another one runs")
-        # If a machine removed the folder of a job whose id was not recorded before, nothing shows
-        # that the job existed.
-        if one.starts > 1 and not (one.was_purged_unrecorded and self.backend.is_far):
+        if one.starts > 1:
             raise Violation(f"the command of {one.tag} starts a second time")
-        # After the log was restored, wfctl prints a warning about a result that the log does not
-        # contain, and computes the stage again.
-        for other in others if not self.was_log_restored else ():
+        for other in others:
             if other is not one and self.is_result_available(other):
                 raise Violation(f"{one.tag} is computed although {other.tag} has a result")
         run.is_at_work = True
@@ -653,7 +650,6 @@ class World:
         if one := self._choose(lambda one: one.has_scratch):
             self.tell(f"the folder of {one.tag} is removed from the machine of its job")
             self._remove_scratch(one)
-            one.was_purged_unrecorded |= one.known_id is None
             if not self.backend.is_far and self.random.random() < 0.5:
                 self.tell(f"all files of {one.tag} are removed")
                 one.is_folder_deleted = True
