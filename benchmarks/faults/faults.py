@@ -183,7 +183,7 @@ FAULTS = (
         name="submission-fails",
         title="Slurm: sbatch fails, but the job runs",
         prepare=slurm_faults.let_submission_fail,
-        act=process_faults.wait_for_middle,
+        act=slurm_faults.wait_for_failed_submission,
         scheduler="slurm",
     ),
 )

@@ -6,7 +6,7 @@ import shutil
 import time
 
 from benchmarks.faults import slurm_cluster
-from benchmarks.faults.game import Game
+from benchmarks.faults.game import Game, UnplayableError
 from benchmarks.faults.process_faults import wait_for_middle
 
 #: Time in seconds for which the controller does not run.
@@ -51,6 +51,16 @@ def requeue_job(game: Game) -> None:
     wait_for_middle(game)
     for job in slurm_cluster.find_jobs(game.place, "running"):
         slurm_cluster.run_client("scontrol", "requeue", job)
+
+
+def wait_for_failed_submission(game: Game) -> None:
+    """Wait until the middle step runs, whose submission has failed.
+
+    Raises UnplayableError if the tool has submitted only one job.
+    """
+    wait_for_middle(game)
+    if not (game.place / "second-submission").exists():
+        raise UnplayableError("the tool submits one job for all steps")
 
 
 def let_submission_fail(game: Game) -> None:
