@@ -12,6 +12,12 @@ from benchmarks.faults.process_faults import wait_for_middle
 #: Time in seconds for which the controller does not run.
 OUTAGE = 20.0
 
+#: Seconds of a middle step that still runs when Slurm ends the jobs that the controller forgot.
+LONGER_THAN_REGISTRATION = 60.0
+
+#: Seconds of a middle step that still runs when a tool submits its job again after a failure.
+LONGER_THAN_RETRY = 90.0
+
 #: The second submission reaches Slurm, but the client reports a failure, as after a timeout.
 _SBATCH = """\
 #!/bin/sh
@@ -33,7 +39,10 @@ def kill_controller(game: Game) -> None:
 
 
 def forget_jobs(game: Game) -> None:
-    """Let the controller lose its list of jobs while the middle step runs."""
+    """Let the controller lose its list of jobs while the middle step runs.
+
+    When the node registers again, Slurm ends the jobs that the controller does not know.
+    """
     wait_for_middle(game)
     slurm_cluster.kill_controller()
     slurm_cluster.start_controller(forget_jobs=True)

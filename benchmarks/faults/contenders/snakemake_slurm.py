@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks.faults import slurm_cluster
 from benchmarks.faults.contenders import snakemake
-from benchmarks.faults.work import JOBS_AT_ONCE
+from benchmarks.faults.work import JOBS_AT_ONCE, Step
 
 NAME, STATE = snakemake.NAME, snakemake.STATE
 PACKAGES = (*snakemake.PACKAGES, "snakemake-executor-plugin-slurm==2.8.0")
@@ -15,7 +18,22 @@ DOCUMENTATION = (
 )
 SCHEDULER = "slurm"
 
-write = snakemake.write
+#: Snakemake removes SLURM_CONF from the environment of a job, because most clusters have their
+#: configuration in a default folder. This srun finds the Slurm of the games.
+_SRUN = """\
+#!/bin/sh
+SLURM_CONF={place}/slurm.conf exec {program} "$@"
+"""
+
+
+def write(steps: Sequence[Step], folder: Path, python: str) -> None:
+    """Write the Snakefile, and an srun that finds the Slurm of the games."""
+    snakemake.write(steps, folder, python)
+    srun = Path(python).with_name("srun")
+
+    program = shutil.which("srun")
+    srun.write_text(_SRUN.format(place=slurm_cluster.PLACE, program=program))
+    srun.chmod(0o755)
 
 
 def command(folder: Path, python: str) -> list[str]:
@@ -23,7 +41,7 @@ def command(folder: Path, python: str) -> list[str]:
 
     The games have no accounting database, so Snakemake has to ask squeue for the status.
     """
-    program = str(Path(python).parent / "snakemake")
+    program = str(Path(python).with_name("snakemake"))
     options = ["--executor", "slurm", "--slurm-status-command", "squeue"]
     return [program, *options, "--jobs", str(JOBS_AT_ONCE)]
 

@@ -14,7 +14,7 @@ DOCUMENTATION = (*wfctl.DOCUMENTATION, "docs/start/clusters.md")
 STATE = wfctl.STATE
 SCHEDULER = "slurm"
 
-command, recover = wfctl.command, wfctl.recover
+command, recover, locate_output = wfctl.command, wfctl.recover, wfctl.locate_output
 
 #: The backend profile of docs/start/clusters.md.
 _PROFILE = {
