@@ -177,13 +177,15 @@ FAULTS = (
         name="job-forgotten",
         title="Slurm: jobs forgotten",
         act=slurm_faults.forget_jobs,
+        middle=slurm_faults.LONGER_THAN_REGISTRATION,
         scheduler="slurm",
     ),
     Fault(
         name="submission-fails",
         title="Slurm: sbatch fails, but the job runs",
         prepare=slurm_faults.let_submission_fail,
-        act=process_faults.wait_for_middle,
+        act=slurm_faults.wait_for_failed_submission,
+        middle=slurm_faults.LONGER_THAN_RETRY,
         scheduler="slurm",
     ),
 )

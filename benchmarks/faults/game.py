@@ -23,6 +23,9 @@ from benchmarks.faults.work import SOURCES, Step, Work, compute_results, make_wo
 #: Maximum number of times that a game runs the way back.
 ATTEMPTS = 3
 
+#: Seconds after which the game stops a command. Tools ask Slurm for a job only every 30 to 60 s.
+LIMITS = {"": 180.0, "slurm": 300.0}
+
 #: Exit code of a command that the game stopped because it ran too long.
 TOO_LONG = 124
 
@@ -88,7 +91,7 @@ class Game:
         self.variables: dict[str, str] = {}  # of all commands
         self.first_programs: Path | None = None  # folder at the front of PATH
         self.moment = 0  # number of the file event of a fault
-        self.limit = 180.0  # seconds of one command
+        self.limit = LIMITS[find_scheduler(contender.adapter)]  # seconds of one command
         self.commands = 0  # commands after the fault
         self.fault_at = self.ended_at = time.monotonic()
         self.cleanups: list[Callable[[], object]] = []
@@ -150,12 +153,12 @@ class Game:
     def wait_for_start(self, step: str) -> None:
         """Wait until the truth file records the start of a step.
 
-        Raises UnplayableError if the driver ends before, or at the time limit.
+        Raises UnplayableError if the driver and all jobs end before, or at the time limit.
         """
         deadline = time.monotonic() + self.limit
         while not any(run.name == step for run in read_runs(self.place / "truth.txt")):
             has_ended = self.driver is not None and self.driver.poll() is not None
-            if (has_ended and not find_processes(self.place)) or time.monotonic() > deadline:
+            if (has_ended and not self._has_jobs()) or time.monotonic() > deadline:
                 raise UnplayableError(f"{step} did not start")
             time.sleep(0.05)
 
@@ -192,6 +195,14 @@ class Game:
             cleanup()
         if not keep:
             shutil.rmtree(self.place, ignore_errors=True)
+
+    def _has_jobs(self) -> bool:
+        """Return whether a process of the game runs, or whether its Slurm has a job to run."""
+        if find_processes(self.place):
+            return True
+        if find_scheduler(self.contender.adapter) != "slurm":
+            return False
+        return bool(slurm_cluster.find_jobs(self.place, "pending,running"))
 
     def _cancel_jobs(self) -> None:
         for job in slurm_cluster.find_jobs(self.place):

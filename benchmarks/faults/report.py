@@ -18,8 +18,22 @@ LETTERS = {"right": "R", "told": "T", "twice": "2", "wrong": "W", "left out": "-
 
 
 def render_page_tables(cells: Sequence[Cell]) -> str:
-    """Return the table of verdicts and the table of recovery times, separated by an empty line."""
-    return f"{render_letters(cells)}\n{render_seconds(cells)}"
+    """Return the tables of the page, separated by empty lines.
+
+    They are a table of verdicts for the faults without a scheduler, one for each scheduler, and the
+    table of recovery times.
+    """
+    tables = [render_letters(part) for part in split_by_scheduler(cells)]
+    return "\n".join([*tables, render_seconds(cells)])
+
+
+def split_by_scheduler(cells: Sequence[Cell]) -> list[list[Cell]]:
+    """Return the cells of the faults without a scheduler, then those of each scheduler."""
+    schedulers = {fault.name: fault.scheduler for fault in FAULTS}
+    return [
+        [cell for cell in cells if schedulers[cell.fault] == scheduler]
+        for scheduler in sorted({schedulers[cell.fault] for cell in cells})
+    ]
 
 
 def render_letters(cells: Sequence[Cell]) -> str:

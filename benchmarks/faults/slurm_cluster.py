@@ -19,6 +19,9 @@ REGISTRATION = 5.0
 #: Time in seconds in which the controller saves a new job on disk.
 SAVING = 7.0
 
+#: Seconds for which Slurm lists an ended job (the default of Slurm), and memory of the node in MB.
+SETTINGS = {"MIN_JOB_AGE": "300", "NODE_MB": "16000"}
+
 #: Script that starts a Slurm on this machine.
 STARTER = Path(__file__).parents[2] / "tests" / "cluster" / "start-slurm.sh"
 
@@ -86,4 +89,4 @@ def start_controller(*, forget_jobs: bool = False) -> None:
 
 def _environment() -> dict[str, str]:
     path = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
-    return {**os.environ, "PATH": path, "SLURM_CONF": str(PLACE / "slurm.conf")}
+    return {**os.environ, **SETTINGS, "PATH": path, "SLURM_CONF": str(PLACE / "slurm.conf")}

@@ -6,11 +6,17 @@ import shutil
 import time
 
 from benchmarks.faults import slurm_cluster
-from benchmarks.faults.game import Game
+from benchmarks.faults.game import Game, UnplayableError
 from benchmarks.faults.process_faults import wait_for_middle
 
 #: Time in seconds for which the controller does not run.
 OUTAGE = 20.0
+
+#: Seconds of a middle step that still runs when Slurm ends the jobs that the controller forgot.
+LONGER_THAN_REGISTRATION = 60.0
+
+#: Seconds of a middle step that still runs when a tool submits its job again after a failure.
+LONGER_THAN_RETRY = 90.0
 
 #: The second submission reaches Slurm, but the client reports a failure, as after a timeout.
 _SBATCH = """\
@@ -33,7 +39,10 @@ def kill_controller(game: Game) -> None:
 
 
 def forget_jobs(game: Game) -> None:
-    """Let the controller lose its list of jobs while the middle step runs."""
+    """Let the controller lose its list of jobs while the middle step runs.
+
+    When the node registers again, Slurm ends the jobs that the controller does not know.
+    """
     wait_for_middle(game)
     slurm_cluster.kill_controller()
     slurm_cluster.start_controller(forget_jobs=True)
@@ -51,6 +60,16 @@ def requeue_job(game: Game) -> None:
     wait_for_middle(game)
     for job in slurm_cluster.find_jobs(game.place, "running"):
         slurm_cluster.run_client("scontrol", "requeue", job)
+
+
+def wait_for_failed_submission(game: Game) -> None:
+    """Wait until the middle step runs, whose submission has failed.
+
+    Raises UnplayableError if the tool has submitted only one job.
+    """
+    wait_for_middle(game)
+    if not (game.place / "second-submission").exists():
+        raise UnplayableError("the tool submits one job for all steps")
 
 
 def let_submission_fail(game: Game) -> None:

@@ -1,9 +1,10 @@
-"""Five faults, each played with wfctl and with GNU make on real processes."""
+"""Faults that are played on real processes with wfctl and GNU make, and on a real Slurm."""
 
 from __future__ import annotations
 
 import pytest
 
+from benchmarks.faults import slurm_cluster
 from benchmarks.faults.environments import ENVIRONMENTS, find_version, install, load_adapter
 from benchmarks.faults.faults import FAULTS
 from benchmarks.faults.game import Contender
@@ -34,6 +35,17 @@ def test_wfctl_never_repeats_a_step_or_hides_a_wrong_result(fault: str) -> None:
 def test_gnu_make_hides_a_wrong_result(fault: str) -> None:
     """The game finds wrong results of GNU make, so it could find those of wfctl."""
     assert play("gnu_make", fault) == VERDICTS[fault][1]
+
+
+@pytest.mark.long
+@pytest.mark.slow
+def test_wfctl_computes_a_cancelled_job_of_slurm_again() -> None:
+    """One test plays on the Slurm of the games, because tests side by side would stop it."""
+    need_programs("slurmctld", "munged")
+    try:
+        assert play("wfctl_slurm", "job-cancelled") == "right"
+    finally:
+        slurm_cluster.stop_cluster()
 
 
 def play(name: str, fault_name: str) -> str:

@@ -33,6 +33,15 @@ def test_equal_verdicts_of_all_works_share_a_letter() -> None:
     assert "| R | R 2 W |" in render_letters([*equal, *different])
 
 
+def test_faults_of_slurm_have_their_own_table() -> None:
+    """Only some contenders use Slurm, and the number of their bad games is counted separately."""
+    local = make_cells("wfctl", "right", "twice", "right")
+    slurm = Cell("wfctl", "1.0", "job-cancelled", "chain", "right", "")
+    first, second, _ = render_page_tables([*local, slurm]).split("\n\n")
+    assert "`driver-killed` | R 2 R |\n| games with 2 or W |  | 1 of 3 |" in first
+    assert "`job-cancelled` | R |\n| games with 2 or W |  | 0 of 1 |" in second
+
+
 def test_recovery_time_is_shown_only_for_right_results() -> None:
     """A fast wrong result is not compared with a slow right one."""
     ours = make_cells("wfctl", "right", "told", "right", seconds=9.0)

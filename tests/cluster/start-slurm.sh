@@ -4,7 +4,8 @@
 # no root: the daemons belong to the user account that starts them and run jobs of that account only.
 # All files are written below DIR, so another Slurm on the machine is not touched. Clients need
 # SLURM_CONF=DIR/slurm.conf. slurmctld listens on PORT, slurmd on the next port. With NODE_MB, jobs can
-# request up to this amount of memory.
+# request up to this amount of memory. With MIN_JOB_AGE, Slurm forgets an ended job after so many
+# seconds, instead of 10.
 set -euo pipefail
 
 dir=$1
@@ -82,7 +83,7 @@ SchedulerParameters=batch_sched_delay=0,sched_interval=2
 MpiDefault=none
 SlurmdParameters=config_overrides
 ReturnToService=2
-MinJobAge=10
+MinJobAge=${MIN_JOB_AGE:-10}
 MessageTimeout=5
 KillWait=2
 InactiveLimit=0

@@ -14,15 +14,13 @@ DOCUMENTATION = (*wfctl.DOCUMENTATION, "docs/start/clusters.md")
 STATE = wfctl.STATE
 SCHEDULER = "slurm"
 
-command, recover = wfctl.command, wfctl.recover
+command, recover, locate_output = wfctl.command, wfctl.recover, wfctl.locate_output
 
-#: The backend profile. The Slurm controller of the games forgets ended jobs after 10 s (MinJobAge),
-#: and docs/start/clusters.md asks for a shorter interval.
+#: The backend profile of docs/start/clusters.md.
 _PROFILE = {
     "type": "remote",
     "batch_type": "Slurm",
     "config_path": "machine.json",
-    "query_interval": 5,
     "resource_defaults": {"number_node": 1, "cpu_per_node": 1, "group_size": 1},
 }
 
