@@ -387,6 +387,7 @@ _STABLE: list[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]] = [
         "0199f0a2-3c4d-7e5f-8a6b-9c0d1e2f3a4b",
     ),
     (re.compile(r"\b(jobs?|process|runner) \d+(, \d+)*"), r"\1 4711"),
+    (re.compile(r"(?<=  done   1         0          )\d\.\d( +)\d\.\d"), r"0.0\g<1>0.0"),
     (re.compile(r"(?<=127\.0\.0\.1:)\d+"), "8460"),
     (re.compile(r"(?<=token=)[\w-]+"), "…"),
     (re.compile(r"\b[0-9a-z]{4}-[0-9a-z]{4}-[0-9a-z]{4}\b"), "7k3m-q9xd-2vwb"),
