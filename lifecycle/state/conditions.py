@@ -10,6 +10,7 @@ from lifecycle.state.requested_resources import find_ceiling_field, find_reached
 from lifecycle.state.status import FINISHED, Status, retry_limit
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import VERDICTS
+from lifecycle.words.limits import shorten
 from lifecycle.words.rounds import LoopDefinition
 from lifecycle.words.software import is_caused_by_missing_software
 from lifecycle.words.waiting import can_never_start
@@ -265,7 +266,7 @@ def _build_failure_hindrance(state: Workflow, stage: Stage) -> Hindrance:
     Depending on the cause, this is a change of the plan, a retry after a fix, or an amendment that
     a person approves. After an amendment, the stage is computed again without counting a retry.
     """
-    cause = describe_failure(stage)[:_REASON]
+    cause = shorten(describe_failure(stage), _REASON)
     ceiling = find_reached_ceiling(state, stage, stage.short_of)
     if ceiling is not None:
         field, is_own = find_ceiling_field(state, stage, ceiling)

@@ -23,6 +23,7 @@ from lifecycle.state.requested_resources import is_memory_shortage_certain
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import is_sweep
+from projections.words.remaining_processes import join_process_names
 from projections.words.text import parse_time_to_epoch
 from reconciler.attempt import execution_host as machine
 from reconciler.attempt.markers import MarkerState
@@ -310,10 +311,10 @@ class UnloggedAttemptRunning(TemplatedError, Refused):
 
     code = "stranger_at_work"
     text = (
-        "the folder {folder} of the stage {stage} contains an attempt that is not in this log, "
+        "the folder {folder} belongs to an attempt of the stage {stage} that is not in this log, "
         "and the attempt may still be running: {why}{at_work}. Wait until the attempt has ended, "
-        "or stop the attempt. If it has ended already, move its folder away. Then try again. wfctl "
-        "never uses the results of this attempt for this workflow."
+        "or stop the attempt. If it has ended already, move this folder away. Then try again. "
+        "wfctl never uses the results of this attempt for this workflow."
     )
     untold = ("why", "at_work")
     stage: str
@@ -335,7 +336,7 @@ def check_unlogged_attempts(jobs: JobContext, state: Workflow, stage: Stage) -> 
         if is_possibly_running(found) or found.stop:
             who = [f"process {tenant.pid}" for tenant in evidence.tenants or ()]
             who += [f"job {job.id}" for job in evidence.jobs if job.id is not None]
-            at_work = f" ({', '.join(who)})" if who else ""
+            at_work = f" ({join_process_names([who])})" if who else ""
             traces_of_it = (stranger.folder, stranger.start_claims_folder)
             folder = next((one for one in traces_of_it if one.is_dir()), stranger.folder)
             raise UnloggedAttemptRunning(stage.id, folder, found.reason, at_work)

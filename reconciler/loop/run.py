@@ -32,7 +32,7 @@ from projections.screens.next_actions import GO_ON, Surroundings, find_start_obs
 from projections.words.account import find_stale_stages
 from reconciler.context import JobContext
 from reconciler.control.dispatch import dispatch_stage
-from reconciler.control.judge_attempts import find_stages_in_flight
+from reconciler.control.judge_attempts import UnloggedAttemptRunning, find_stages_in_flight
 from reconciler.control.reconcile import (
     POLL_INTERVAL,
     StageCheckSchedule,
@@ -277,7 +277,7 @@ def _close_session(jobs: JobContext, ended: LoopEnd) -> LoopEnd:
 #: Errors after which no stage can run. The session ends immediately.
 _FATAL_ERRORS = (AgentMissing, AgentNotStarted, ProgramMissing)
 #: Errors that may disappear soon and are no fault of the stage.
-_PASSING_ERRORS = (LaunchFailed, MachineUnreachable, OSError)
+_PASSING_ERRORS = (LaunchFailed, MachineUnreachable, UnloggedAttemptRunning, OSError)
 #: First and longest pause, in seconds, before a stage with a passing obstacle is tried again.
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
 #: Maximum number of characters of the error text in a stage's failure or obstacle.

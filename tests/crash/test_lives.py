@@ -272,6 +272,8 @@ def test_no_job_starts_next_to_a_job_without_log_and_folder(
     assert error["code"] == "stranger_at_work"
     assert any(f"process {pid}" in error["message"] for pid in at_work(workflow))
     assert ".wfctl/starts/stage-1.att-0001-" in error["message"]
+    assert workflow.call("run").returncode == 6
+    assert workflow.stage("stage-1")["status"] == "ready"
     assert begun(workflow) == ["w-lives/stage-1/att-0001 own"]
     let_go(workflow)
     until(lambda: not at_work(workflow))
