@@ -8,10 +8,13 @@ from cli.frame.context import Context
 from cli.frame.options import argument, option
 from cli.frame.workspace import convert_signals_to_exit, open_job_runner
 from lifecycle.state.conditions import find_stage_hindrance
-from lifecycle.state.status import Status
+from lifecycle.state.status import FINISHED, Status
 
 if TYPE_CHECKING:
-    from lifecycle.state.workflow import Stage, Workflow
+    from lifecycle.state.workflow import Workflow
+
+#: Statuses of stages whose newest job has ended, and of stages that need no job.
+_ENDED = FINISHED | {Status.POST_PROCESSING, Status.FAILED}
 
 
 def wait(
@@ -26,7 +29,8 @@ def wait(
 ) -> None:
     """Wait until running jobs finish.
 
-    wfctl then records the result of each job. If a stage has no job yet, exit with code 1.
+    wfctl then records the result of each job. If the next job of a stage has not started, exit with
+    code 1.
     """
     from reconciler.control.reconcile import wait_and_record_ends
 
@@ -35,7 +39,7 @@ def wait(
         wait_and_record_ends(jobs, stages, timeout)
         state = jobs.service.state()
         ends = [
-            {"stage": stage.id, "status": stage.status.value, "ended": _has_ended(stage)}
+            {"stage": stage.id, "status": stage.status.value, "ended": stage.status in _ENDED}
             for stage in map(state.stage, stages)
         ]
         over = all(end["ended"] for end in ends)
@@ -47,16 +51,6 @@ def wait(
         output.print_change(data, lambda: "\n".join(lines), state)
     if not over:
         raise SystemExit(1)
-
-
-def _has_ended(stage: Stage) -> bool:
-    """Return whether the newest job of a stage has ended. Without a job, return False.
-
-    A stage that was completed by hand, or that reuses older outputs, needs no job and has ended.
-    """
-    if stage.status in (Status.PREPARING, Status.RUNNING):
-        return False
-    return stage.attempt is not None or stage.status not in (Status.PENDING, Status.READY)
 
 
 def _why_open(state: Workflow, id_: str) -> str:

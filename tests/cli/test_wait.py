@@ -18,8 +18,8 @@ RETRIED = [
 
 @pytest.mark.parametrize(
     ("steps", "status"),
-    [([], "ready"), ([["stage", "prepare", "stage-1"]], "preparing")],
-    ids=["ready", "prepared"],
+    [([], "ready"), ([["stage", "prepare", "stage-1"]], "preparing"), (RETRIED, "ready")],
+    ids=["ready", "prepared", "retried"],
 )
 def test_wait_reports_that_an_unstarted_job_has_not_ended(
     place: Place, steps: list[list[str]], status: str
@@ -41,8 +41,8 @@ def test_wait_reports_that_an_unstarted_job_has_not_ended(
 
 @pytest.mark.parametrize(
     ("steps", "status"),
-    [(COMPUTED, "post_processing"), (BY_HAND, "completed"), (RETRIED, "ready")],
-    ids=["computed", "completed by hand", "retried"],
+    [(COMPUTED, "post_processing"), (BY_HAND, "completed"), (RETRIED[:-1], "failed")],
+    ids=["computed", "completed by hand", "failed"],
 )
 def test_wait_reports_that_an_ended_job_has_ended(
     place: Place, steps: list[list[str]], status: str
