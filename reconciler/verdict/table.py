@@ -225,8 +225,9 @@ def is_hindered(name: str | None) -> bool:
 def derive_verdict(evidence: Evidence) -> Verdict:
     """Return the verdict on an attempt: the first row of the table that matches."""
     found = find_first_matching_row(TABLE, evidence)
-    if evidence.foreign_launch is not None:
-        return replace(found, reason=found.reason.format(**_values_for_reason(evidence)))
+    launch = evidence.foreign_launch
+    if launch is not None:
+        return replace(found, reason=found.reason.format(**_values_for_reason(evidence, launch)))
     ends = [job.ended_at for job in evidence.jobs if job.ended_at is not None]
     ended = datetime.fromtimestamp(max(ends) // 1000 / 1e6, UTC) if ends else None
     return replace(
@@ -687,9 +688,8 @@ def _can_be_collected(e: Evidence) -> bool:
     return is_uncollected(e) and not (_exit_code(e) and e.backward_missing)
 
 
-def _values_for_reason(e: Evidence) -> dict[str, Any]:
+def _values_for_reason(e: Evidence, launch: ForeignLaunch) -> dict[str, Any]:
     """Return values for the placeholders in the reasons of `FOREIGN_ROWS`."""
-    launch = e.foreign_launch or ForeignLaunch(on_a_cluster=False)
     why = " on the cluster" if launch.why_unknown is None else f" ({launch.why_unknown})"
     stage = e.attempt.split("/")[-2]
     missing = ", ".join(_missing_outputs(e))
@@ -756,7 +756,7 @@ FOREIGN_ROWS: Rows[Evidence] = (
     ),
     (
         (23, Situation.TASK_FAILED, Action.FAILED),
-        lambda e: _has_both_markers(e) and _exit_code(e) != 0,
+        _has_both_markers,
         "the wrapper script ended with exit code {code}",
     ),
     (
@@ -894,13 +894,13 @@ class TaskCounts:
     failed: int
     untold: int
     tolerated: float
-    first: int = 0
-    first_failed: str = ""
-    others: int = 0
-    short: int = 0
-    why_short: str = ""
-    why_failed: str = ""
-    why_untold: str = ""
+    first: int
+    first_failed: str
+    others: int
+    short: int
+    why_short: str
+    why_failed: str
+    why_untold: str
 
 
 #: Rows of the table for an ended attempt of a sweep, decided by its tasks.

@@ -10,14 +10,27 @@ import pytest
 
 from reconciler.attempt.markers import Marker, MarkerState
 from reconciler.attempt.observations import ObservedJob, RemoteAnswer
+from reconciler.attempt.paths import ScriptEnd
 from reconciler.evidence.evidence import Evidence
 from reconciler.host.processes import FolderProcess
 from reconciler.host.scheduler_jobs import ListedJob, Queue
-from reconciler.verdict.table import OWN_ROWS, Action, derive_verdict, verdict_after_move
+from reconciler.verdict.table import (
+    OWN_ROWS,
+    Action,
+    Verdict,
+    derive_verdict,
+    hindered_verdict,
+    is_hindered,
+    needs_fresh_answer,
+    unreadable_verdict,
+    verdict_after_move,
+    verdict_on_unlogged_attempt,
+)
 from tests.reconciler.support import (
     ABSENT,
     IN_PLACE,
     JOB,
+    NO_MARKER,
     NOW,
     own,
     seen,
@@ -168,12 +181,48 @@ ROWS: list[tuple[str, Evidence, Action]] = [
         submitted(replace(JOB, id_alive=True, lock_held=True), moved=True),
         Action.WAIT,
     ),
+    ("ORPHAN_RUNNING", submitted(HELD, in_vain=True, exit_marker=own(0)), Action.ATTACH),
+    ("REJECTED", seen(exit_marker=own(128)), Action.FAILED),
+    ("FINISHED_NOT_COLLECTED", queued(replace(GOOD, queued="TIMEOUT")), Action.ATTACH),
+    ("MONITOR_KILLED_EARLY", seen(exit_marker=own(129)), Action.LAUNCH),
+    ("TASK_FAILED", submitted(replace(JOB, exit_code=143, failed_flag=True)), Action.FAILED),
+    ("TASK_FAILED", queued(replace(JOB, failed_flag=True), looked_twice=True), Action.FAILED),
+    (
+        "JOB_LOST",
+        submitted(replace(GONE, state=7), scheduler="PBS", looked_twice=True),
+        Action.LOST,
+    ),
+    ("JOB_LOST", seen(jobs=(JOB,), exit_marker=own(1), outputs=(IN_PLACE,)), Action.LOST),
+    ("JOB_LOST", submitted(outputs=(IN_PLACE,)), Action.LOST),
     ("FINISHED_NOT_COLLECTED", submitted(GOOD, moved=True), Action.ATTACH),
     ("JOB_LOST", submitted(moved=True), Action.LOST),
     ("LEFT_BEHIND", seen(moved=True), Action.LOST),
     ("LEFT_BEHIND", seen(moved=True, exit_marker=own(137)), Action.LOST),
     ("REJECTED", seen(moved=True, exit_marker=own(1)), Action.FAILED),
 ]
+
+
+#: Numbers of the rows of the published table, with the situations of each row.
+NUMBERS = {
+    0: "ORPHAN_DIR_DELETED",
+    1: "MONITORED MONITOR_STOPPED",
+    2: "ELSEWHERE MACHINE_REFUSED UNKNOWN UNDECIDED",
+    3: "ORPHAN_RUNNING ASKED_THROUGH_DPDISPATCHER RUNS_ON_AFTER_MOVE RUNS_UNWATCHED",
+    4: "ORPHAN_RUNNING_UNRECORDED",
+    5: "FINISHED_NOT_COLLECTED",
+    6: "OUTPUT_MISSING",
+    7: "SUCCEEDED UNTOLD",
+    8: "TASK_FAILED LIMIT_EXCEEDED",
+    9: (
+        "JOB_LOST JOB_KILLED JOB_TAKEN RESULTS_LOST VANISHED PURGED UNSEEN FORGOTTEN NEVER_RAN "
+        "LEFT_BEHIND"
+    ),
+    10: "COLLECTED_UNMARKED",
+    11: "NEVER_STARTED",
+    12: "NEVER_SUBMITTED",
+    13: "MONITOR_KILLED_EARLY",
+    14: "REJECTED LAUNCHED_IN_VAIN",
+}
 
 
 @pytest.mark.parametrize(("name", "evidence", "action"), ROWS)
@@ -192,6 +241,14 @@ def test_every_row_has_an_example() -> None:
 def test_every_row_of_the_published_table_exists() -> None:
     """wfctl's decision table has the rows 0 to 14 of the table in the published protocol."""
     assert {number for (number, _, _), _, _ in OWN_ROWS} == set(range(15))
+
+
+def test_situations_have_the_number_of_their_row_in_the_published_table() -> None:
+    """Several situations have the number of the published row that they make more precise."""
+    numbers: dict[int, set[str]] = {}
+    for (number, name, _), _, _ in OWN_ROWS:
+        numbers.setdefault(number, set()).add(name)
+    assert {number: set(names.split()) for number, names in NUMBERS.items()} == numbers
 
 
 RACES: list[tuple[str, Evidence, str]] = [
@@ -324,3 +381,128 @@ def test_scheduler_knows_the_jobs_of_a_moved_root() -> None:
     assert verdict_after_move(waits)[1].name == "RUNS_ON_AFTER_MOVE"
     assert verdict_after_move(replace(gone, queue=SILENCE))[1].name == "ELSEWHERE"
     assert verdict_after_move(replace(gone, host_recorded="other"))[1].name == "ELSEWHERE"
+
+
+def test_end_of_an_unlogged_attempt_is_accepted_after_a_move() -> None:
+    """The end counts if this host would see a running job; otherwise the verdict is open."""
+    ended = seen(root_recorded="/before", exit_marker=own(1))
+    assert verdict_after_move(ended)[1].name == "ELSEWHERE"
+    assert verdict_on_unlogged_attempt(ended)[1].name == "REJECTED"
+    unseen = replace(ended, host_recorded="other")
+    assert verdict_on_unlogged_attempt(unseen)[1].name == "ELSEWHERE"
+    waits = replace(ended, exit_marker=NO_MARKER, monitor_locked=True)
+    assert verdict_on_unlogged_attempt(waits)[1].name == "MONITORED"
+
+
+def properties(found: Verdict) -> set[str]:
+    """Return the names of the properties that are true for a verdict."""
+    names = {name for name in vars(Verdict) if name.startswith(("is_", "has_", "needs_"))}
+    return {name for name in names if getattr(found, name) is True}
+
+
+@pytest.mark.parametrize(
+    ("found", "names"),
+    [
+        (derive_verdict(seen(root_now="/moved")), {"is_elsewhere"}),
+        (derive_verdict(seen(far=UNMAKABLE)), {"is_folder_refused"}),
+        (derive_verdict(queued(JOB)), {"needs_second_look"}),
+        (derive_verdict(submitted(GOOD)), {"is_uncollected"}),
+        (derive_verdict(untold()), {"has_doubtful_outputs"}),
+        (derive_verdict(submitted(BAD)), {"is_failed_command", "is_over"}),
+        (derive_verdict(submitted(replace(JOB, exit_code=137))), {"is_killed_job", "is_over"}),
+        (derive_verdict(submitted()), {"is_over"}),
+        (unreadable_verdict("no JSON"), set()),
+        (hindered_verdict("refused"), set()),
+    ],
+)
+def test_verdict_states_what_follows_from_it(found: Verdict, names: set[str]) -> None:
+    """The properties of a verdict follow from its situation and its action."""
+    assert properties(found) == names | {"has_possibly_started"}
+
+
+def test_rejected_submission_has_not_started() -> None:
+    """No task of an attempt was started if DPDispatcher refused the submission."""
+    assert properties(derive_verdict(seen(exit_marker=own(1)))) == {"is_over"}
+
+
+def test_unusable_attempt_has_the_row_of_unknown_evidence() -> None:
+    """An attempt with unreadable files, or whose next step failed, has row 2 and the reason."""
+    assert unreadable_verdict("no JSON").to_dict() == {
+        "row": 2,
+        "name": "UNREADABLE",
+        "action": "unknown",
+        "reason": "no JSON",
+        "occurred_at": None,
+        "stop": [],
+    }
+    assert (hindered_verdict("refused").row, hindered_verdict("refused").action) == (2, "unknown")
+
+
+def test_recorded_verdict_shows_whether_the_next_step_failed() -> None:
+    """The log contains the name of the verdict, or nothing."""
+    assert is_hindered(hindered_verdict("refused").name)
+    assert not is_hindered(unreadable_verdict("no JSON").name)
+    assert not is_hindered(None)
+
+
+def test_reason_names_at_most_five_processes_that_still_run() -> None:
+    """The reason of a success names the processes of the command, that of a failure does not."""
+    tenants = tuple(replace(WORKER, pid=pid) for pid in range(1, 8))
+    done = seen(jobs=(GOOD,), tenants=tenants, exit_marker=own(0), outputs=(IN_PLACE,))
+    named = ", ".join(f"process {pid}" for pid in range(1, 6))
+    assert derive_verdict(done).reason.endswith(f"are still running: {named}")
+    failed = seen(jobs=(BAD,), tenants=tenants)
+    assert "still running" not in derive_verdict(failed).reason
+    alone = seen(jobs=(GOOD,), exit_marker=own(0), outputs=(IN_PLACE,))
+    assert "still running" not in derive_verdict(alone).reason
+
+
+def test_reason_names_the_processes_that_are_awaited() -> None:
+    """A running attempt waits for the processes of a command whose outputs are missing."""
+    waits = submitted(HELD, awaited=tuple("abcdefg"))
+    assert derive_verdict(waits).reason.endswith("wfctl waits for a, b, c, d, e")
+    assert "waits for" not in derive_verdict(submitted(BAD, awaited=("a",))).reason
+
+
+REUSED = Queue(1, (), is_reused=True)
+
+
+@pytest.mark.parametrize(
+    ("evidence", "is_needed"),
+    [
+        (queued(WAITED, queue=REUSED, looked_twice=True), True),
+        (queued(JOB, queue=REUSED), True),
+        (queued(replace(alive("RUNNING"), exit_code=143), queue=REUSED), True),
+        (queued(replace(alive("RUNNING"), alone=True, exit_code=137), queue=REUSED), False),
+        (queued(alive("RUNNING"), queue=REUSED), False),
+        (queued(GOOD, queue=REUSED), False),
+        (queued(WAITED, queue=NONE, looked_twice=True), False),
+        (submitted(looked_twice=True), False),
+        (queued(replace(JOB, exit_code=143), queue=REUSED, monitor_locked=True), False),
+    ],
+    ids=[
+        "never ran",
+        "vanished",
+        "ended by a signal",
+        "outlives its shells",
+        "running",
+        "finished",
+        "fresh answer",
+        "no scheduler",
+        "monitored",
+    ],
+)
+def test_scheduler_is_asked_again_before_an_attempt_ends(
+    evidence: Evidence, is_needed: bool
+) -> None:
+    """A reused answer is sufficient unless the verdict ends the attempt or a job may have ended."""
+    assert needs_fresh_answer(evidence, derive_verdict(evidence)) is is_needed
+
+
+def test_closed_connection_is_a_reason_of_its_own() -> None:
+    """The reason states why no job was submitted, if the monitor recorded it."""
+    closed = derive_verdict(seen(copies=("c",), exit_marker=own(ScriptEnd.SILENT)))
+    unknown = derive_verdict(seen(copies=("c",)))
+    assert closed.name == unknown.name == "NEVER_SUBMITTED"
+    assert closed.reason.startswith("the connection to the machine was closed")
+    assert unknown.reason == "a folder was created, but no job was submitted"
