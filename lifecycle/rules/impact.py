@@ -227,8 +227,8 @@ def _find_directly_changed(state: Workflow, changed: Workflow, amendment: Amendm
 
 def _find_stages_behind_reopened_loops(state: Workflow, changed: Workflow) -> set[str]:
     """Return the stages that depend on a loop that was over and will continue."""
-    going_on = [name for name in find_reopened_loops(state, changed) if name in changed.loops]
-    own = {id_ for name in going_on for id_ in changed.loops[name].stages}
+    reopened = find_reopened_loops(state, changed)
+    own = {id_ for name in reopened for id_ in changed.loops[name].stages}
     return {
         stage.id
         for stage in changed.stages.values()
@@ -271,7 +271,7 @@ def newest_attempts(stages: list[Stage]) -> dict[str, str | None]:
 
 def choose_archive_folders(stages: list[Stage], found: Mapping[str, int]) -> dict[str, str]:
     """Return a free name for the archive folder of each stage, such as ``stage-1.v2``."""
-    return {s.id: f"{s.id}.v{max(s.kept, found.get(s.id, 0)) + 1}" for s in stages}
+    return {s.id: f"{s.id}.v{max(s.kept, found.get(s.id, s.kept)) + 1}" for s in stages}
 
 
 def impact_shown_by_earlier_versions(
@@ -426,8 +426,8 @@ def _describe_first_tasks(
     """
     known = {one.stage: (one.kept + one.judged, one.computed) for one in tasks}
     for id_ in changed.stages:
-        if id_ in again or known.get(id_, (0, 0))[1]:
-            kept, computed = known.get(id_, (0, 0))
+        kept, computed = known.get(id_, (0, 0))
+        if id_ in again or computed:
             start = changed.stages[id_].work.describe_start(kept, kept + computed)
             if start is not None:
                 yield id_, start

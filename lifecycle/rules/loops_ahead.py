@@ -104,15 +104,15 @@ def _compute_remaining_rounds(state: Workflow, name: str) -> RoundsLeft:
     so_far = compute_mandate_use(state, loop_limits_as_mandate(loop).name)
     least, least_seconds = compute_round_cost(state, loop, 1)
     each, each_seconds = compute_round_cost(state, loop, loop.each) if loop.each else (inf, inf)
-    rounds = max(0, loop.at_most - standing.round.number)
+    rounds = loop.at_most - standing.round.number
     tasks, seconds = inf, inf
     if loop.tasks is not None:
-        tasks = max(0, loop.tasks - so_far.tasks)
+        tasks = loop.tasks - so_far.tasks
         rounds = min(rounds, int(tasks // least))
     if loop.core_hours is not None:
-        seconds = max(0.0, loop.core_hours * HOUR - so_far.core_seconds)
+        seconds = loop.core_hours * HOUR - so_far.core_seconds
         rounds = rounds if least_seconds is not None and least_seconds <= seconds else 0
-    if not rounds:
+    if rounds < 1:  # the loop may also have used more than new limits allow
         return RoundsLeft(0, 0, 0.0)
     tasks = min(tasks, rounds * each)
     seconds = min(seconds, rounds * (inf if each_seconds is None else each_seconds))

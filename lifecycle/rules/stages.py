@@ -186,13 +186,13 @@ def can_replace_lost_attempt(stage: Stage) -> bool:
     return len(list(recovered)) < RECOVERY_LIMIT
 
 
-def _get_open_attempt(stage: Stage, named: str | None) -> Attempt:
+def _get_open_attempt(stage: Stage, named: str) -> Attempt:
     """Return the running attempt of the stage.
 
     Raises `AttemptMismatch` if no attempt is running or the command names another one.
     """
     attempt = stage.open_attempt
-    if attempt is None or (named is not None and attempt.id != named):
+    if attempt is None or attempt.id != named:
         raise _attempt_mismatch(stage, attempt, named, "the named attempt is not running")
     return attempt
 

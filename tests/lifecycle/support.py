@@ -12,7 +12,7 @@ from lifecycle.payload.models import Payload
 from lifecycle.plan.document import build_creation_payload
 from lifecycle.rules.decide import decide, state_after
 from lifecycle.state.status import Status
-from lifecycle.state.workflow import Workflow
+from lifecycle.state.workflow import Amendment, Workflow
 
 AT = "2026-03-31T10:00:00.000000Z"
 ACCEPTED = "accepted"
@@ -77,10 +77,23 @@ def through(stage: str, status: Status) -> list[Payload]:
 def given(*commands: Payload, plan: dict[str, Any] | None = None) -> Workflow:
     """Return the state of a new workflow after the given commands, as decided by the rules."""
     created = build_creation_payload(plan or PLAN, created=AT, consent="trust")
-    state = state_after(None, decide(None, created, AT), AT)
+    return follow(state_after(None, decide(None, created, AT), AT), *commands)
+
+
+def follow(state: Workflow, *commands: Payload, at: str = AT) -> Workflow:
+    """Return the state after further commands at the time ``at``, as decided by the rules."""
     for command in commands:
-        state = state_after(state, decide(state, command, AT), AT)
+        state = state_after(state, decide(state, command, at), at)
     return state
+
+
+def propose(
+    state: Workflow, kind: Any, stage: str | None = None, **more: Any
+) -> tuple[Workflow, Amendment]:
+    """Return the state after a proposal, and the proposed amendment."""
+    command = p.AmendmentProposed(kind=kind, stage=stage, description="because", **more)
+    state = follow(state, command)
+    return state, [*state.amendments.values()][-1]
 
 
 def recorded(

@@ -8,16 +8,26 @@ from typing import Any
 
 import pytest
 
-from lifecycle.errors import InvalidPlan, LifecycleError, OutsideEnvelope
+from lifecycle.errors import (
+    InvalidPlan,
+    LifecycleError,
+    NeedsConsent,
+    OutsideEnvelope,
+    Refused,
+    UnknownLoop,
+)
 from lifecycle.payload import models as p
 from lifecycle.payload.models import Payload
 from lifecycle.plan.document import build_creation_payload
 from lifecycle.rules.decide import decide, state_after
+from lifecycle.rules.rounds import find_point_problems
 from lifecycle.state.effort import MandateUse, find_exceeded_mandate_limits
 from lifecycle.state.loops import Round
 from lifecycle.state.status import Status
+from lifecycle.state.workflow import Workflow
 from service.reading.stream_log import from_bytes, to_bytes
-from tests.lifecycle.support import AT, attempt, given
+from tests.lifecycle.looped import begin_round, create_workflow, finish_round, with_rounds
+from tests.lifecycle.support import AT, attempt, completed, computed, follow, given, propose
 
 OUTPUT = "next/points.csv"
 LOOP: dict[str, Any] = {
@@ -320,3 +330,172 @@ def test_remaining_tasks_are_reported_with_correct_grammar(
     assert [*find_exceeded_mandate_limits(envelope, MandateUse(tasks=4 - left), tasks, 0.0)] == [
         said
     ]
+
+
+def start_round(state: Workflow, **more: Any) -> dict[str, Any]:
+    """Return the fields of the event that starts the next round, with the point x = 7."""
+    fields: dict[str, Any] = {"loop": "search", "points": [{"x": 7}], "by": "agent:x", **more}
+    [event] = decide(state, p.RoundBegun(**fields), AT)
+    return event.model_dump()
+
+
+@pytest.mark.parametrize("number", [None, 3])
+def test_event_of_a_new_round_has_the_next_number(number: int | None) -> None:
+    """The proposer may leave out the number of the round."""
+    event = start_round(with_rounds(2), round=number)
+    assert (event["round"], event["points"], event["by"]) == (3, [{"x": 7}], "agent:x")
+
+
+@pytest.mark.parametrize("number", [2, 4])
+def test_round_with_another_number_is_refused(number: int) -> None:
+    """The error has the numbers of the last and of the next round."""
+    expected = (
+        f"round {number} of the loop search cannot start, because the last round is round 2. The "
+        "next round must be round 3"
+    )
+    with pytest.raises(Refused, match=expected) as error:
+        start_round(with_rounds(2), round=number)
+    assert error.value.data["round"] == 2
+
+
+def test_round_of_an_unknown_loop_is_refused() -> None:
+    """The error names the loops of the plan."""
+    with pytest.raises(UnknownLoop, match="search"):
+        start_round(with_rounds(1), loop="other")
+
+
+def test_round_waits_for_the_decision_on_an_amendment() -> None:
+    """The error names every amendment that waits, and a decided one does not matter."""
+    state = with_rounds(1)
+    for _number in (1, 2):
+        state, _ = propose(state, "parameter_change", "tell", changes={"name": {"new": "T"}})
+    with pytest.raises(NeedsConsent, match="while amend-1, amend-2 waits for a decision") as error:
+        start_round(state)
+    assert error.value.data["amendments"] == ["amend-1", "amend-2"]
+    rejections = [p.AmendmentRejected(amendment=f"amend-{number}") for number in (1, 2)]
+    assert start_round(follow(state, *rejections))["round"] == 2
+
+
+def test_round_of_a_loop_that_has_ended_is_refused() -> None:
+    """The error has the reason of the end."""
+    with pytest.raises(Refused, match=r"search has ended: its limit of 2 rounds\."):
+        start_round(with_rounds(2, at_most=2))
+
+
+def test_round_starts_only_after_the_end_of_the_last_round() -> None:
+    """The error names the unfinished stages of the loop."""
+    running = begin_round(with_rounds(1), 1)
+    half = follow(running, attempt("run", "sync"), computed("run", "att-0002"), completed("run"))
+    for state, stages in ((running, "run, next"), (half, "next")):
+        expected = (
+            "the next round cannot start, because round 2 of the loop search has not ended "
+            rf"\(unfinished stages: {stages}\)"
+        )
+        with pytest.raises(Refused, match=expected) as error:
+            start_round(state)
+        assert error.value.data["round"] == 2
+
+
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [(None, "another source"), ("next/f.json", "next/f.json"), ("run/a.csv", "run/a.csv")],
+)
+def test_points_of_another_source_are_refused(source: str | None, text: str) -> None:
+    """The error has the source, the file that the loop accepts, and the stage that writes it."""
+    state = finish_round(create_workflow(search={"ask": "next/f.json"}))
+    expected = (
+        f"the points come from {text}, but the loop search accepts only points from the file "
+        "next/f.json, as the stage next wrote it"
+    )
+    with pytest.raises(Refused, match=expected) as error:
+        start_round(state, source=source)
+    assert error.value.data["source"] == source
+
+
+def test_round_outside_of_the_limits_is_refused_with_its_number() -> None:
+    """The error has the number of the round that cannot start, and every problem."""
+    with pytest.raises(OutsideEnvelope, match="round 3 of ") as error:
+        start_round(with_rounds(2), points=[{"x": 41}])
+    assert [text.partition(":")[0] for text in error.value.data["problems"]] == ["point 1"]
+
+
+def test_loop_that_has_ended_cannot_be_stopped() -> None:
+    """A loop ends by its limit, or by a person or agent who stops it, also during a round."""
+    stop = p.LoopStopped(loop="search", reason="enough")
+    assert decide(with_rounds(1), stop, AT)[0] == stop
+    for state, why in (
+        (with_rounds(1, at_most=1), "its limit of 1 round"),
+        (follow(with_rounds(1), stop), "stopped: enough"),
+        (follow(create_workflow(), stop), "stopped: enough"),
+    ):
+        with pytest.raises(Refused, match=rf"search has already ended: {why}\."):
+            decide(state, stop, AT)
+
+
+def problems_of(state: Workflow, *points: dict[str, Any]) -> list[str]:
+    """Return the reasons why the next round of the loop cannot have the given points."""
+    loop = state.loop("search")
+    return [*find_point_problems(state, loop, state.loops["search"], [*points])]
+
+
+def test_round_has_at_least_one_point_and_at_most_the_allowed_number() -> None:
+    """A loop without a maximum allows any number of points."""
+    one, two, three = ({"x": x} for x in (1, 2, 3))
+    free, limited = with_rounds(1), with_rounds(1, each=2)
+    assert problems_of(free) == ["the round has no points; expected at least one point"]
+    assert problems_of(free, one, two, three) == []
+    assert problems_of(limited, one, two) == []
+    expected = ["the round has 3 points; the loop allows at most 2"]
+    assert problems_of(limited, one, two, three) == expected
+
+
+def test_points_outside_of_the_bounds_are_listed_with_their_numbers() -> None:
+    """Points are compared with each other only if all are within the bounds."""
+    state = with_rounds(1)
+    found = problems_of(state, {"x": 1}, {"x": 41}, {"x": 1}, {"x": -1})
+    assert [text.partition(":")[0] for text in found] == ["point 2", "point 4"]
+    [repeated] = problems_of(state, {"x": 1}, {"x": 1})
+    assert repeated.endswith("(the first 1 are those so far)")
+
+
+def test_points_beyond_the_limits_of_the_loop_are_refused() -> None:
+    """The problem of the limits is reported in addition to that of a point."""
+    state = with_rounds(1, tasks=4)
+    assert problems_of(state, {"x": 1}) == []
+    limit = "3 tasks may be computed, and 2 of its 4 are left"
+    assert problems_of(state, {"x": 1}, {"x": 2}) == [limit]
+    found = problems_of(state, {"x": 41}, {"x": 2})
+    assert (len(found), found[1]) == (2, limit)
+
+
+def with_default(kind: Any) -> Workflow:
+    """Return the state of a loop whose points may lack the value `kind`, which has a default."""
+    changed = plan(ask="agent")
+    changed["stages"][0]["parameters"]["kind"] = kind
+    return given(plan=changed)
+
+
+def test_points_that_differ_only_by_a_default_value_are_equal() -> None:
+    """A point is compared with the points so far and with the other new points."""
+    state = with_default("a")
+    because = "because the stage run has the default values kind=a (the first 1 are those so far)"
+    assert problems_of(state, {"x": 0}) == [
+        f"points 1 and 2 have the same values (kind=a,x=0 and x=0), {because}"
+    ]
+    assert problems_of(state, {"x": 1}, {"x": 1, "kind": "a"}) == [
+        f"points 2 and 3 have the same values (x=1 and kind=a,x=1), {because}"
+    ]
+    assert problems_of(state, {"x": 1}, {"x": 1, "kind": "b"}) == []
+
+
+@pytest.mark.parametrize("default", [["a"], {"a": 1}, None])
+def test_default_that_is_no_text_or_number_is_not_compared(default: Any) -> None:
+    """A value of a point is a text or a number, so it cannot equal such a default."""
+    assert problems_of(with_default(default), {"x": 0}) == []
+
+
+def test_recorded_points_that_are_equal_by_default_do_not_refuse_new_points() -> None:
+    """Earlier versions started rounds with such points."""
+    state = with_default("a")
+    state.loops["search"].rounds[-1] = Round(1, points=[{"x": 0}])
+    assert problems_of(state, {"x": 5}) == []
