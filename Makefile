@@ -29,7 +29,7 @@ EXAMPLES := build/examples
 # Several targets install into the same virtual environment, so they must not run in parallel.
 .NOTPARALLEL:
 
-.PHONY: help demo test test-root quick crash soak examples check house generated core without format bench pictures package clean tools test-tools
+.PHONY: help demo test test-root quick crash soak examples check house generated core without format bench mutants pictures package clean tools test-tools
 
 help: ## list the tasks
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
@@ -115,6 +115,9 @@ bench: $(VENV)/.bench ## compare the speed with other event stores
 	$(BIN)/python -m benchmarks
 	$(BIN)/python -m benchmarks.postgres
 
+mutants: $(VENV)/.mutants ## test the tests of the rules with a small fault in each rule; takes hours
+	$(BIN)/python -m tests.mutants
+
 pictures: $(VENV)/.dev tools ## take screenshots of the pages and reports
 	$(BIN)/python -m tests.pages.pictures build/pictures --readme
 
@@ -171,6 +174,10 @@ $(VENV)/.examples: $(VENV)/.app
 
 $(VENV)/.dev: $(VENV)/.app
 	$(PIP) install --editable '.[dev]'
+	@touch $@
+
+$(VENV)/.mutants: $(VENV)/.dev
+	$(PIP) install --editable '.[mutants]'
 	@touch $@
 
 $(VENV)/.bench: $(VENV)/.dev
