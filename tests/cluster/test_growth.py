@@ -67,7 +67,8 @@ def test_job_without_enough_memory_requests_more_from_slurm(
 
 def test_job_that_slurm_ended_at_its_time_limit_requests_more_cores(workflow: Workflow) -> None:
     """Slurm reports TIMEOUT, and the next job has another core."""
-    command = '[ "$WFCTL_CORES" = 2 ] || sleep 600; echo 1 > out.txt'
+    # Slurm sends SIGTERM to each process. If it ends the program first, the shell must not go on.
+    command = '[ "$WFCTL_CORES" = 2 ] || while :; do sleep 600; done; echo 1 > out.txt'
     growth = {"cores": {"start": 1, "plus": 1, "at_most": 2}}
     prepare_growth(workflow, command, growth, custom_flags=["#SBATCH --time=0:01"])
     workflow.succeed("run")
