@@ -103,6 +103,8 @@ def test_stage_that_never_ran_cannot_be_run_again() -> None:
     assert found == "stage-2 is pending: so it has no run that could be repeated"
     twice = problems(state, "stage_rerun", "stage-1", also=["stage-1"])
     assert twice == ["also: each stage can be named only once"]
+    again = problems(state, "stage_rerun", "stage-1", also=["stage-2", "stage-2"])
+    assert again[0] == "also: each stage can be named only once"
     assert propose(state, "stage_rerun", "stage-1").stage == "stage-1"
 
 

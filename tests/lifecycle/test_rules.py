@@ -125,6 +125,12 @@ def test_failed_check_prevents_completion() -> None:
     assert refusal.value.data["failed_checks"] == ["output stage-1/x"]
 
 
+def test_change_of_status_that_no_event_allows_is_refused() -> None:
+    """The error states that the table of transitions does not contain the change."""
+    with pytest.raises(IllegalTransition, match="not in the transition table"):
+        decide(s.given(), s.completed("stage-1"), s.AT)
+
+
 def test_completion_readies_the_dependent_stage() -> None:
     """The completion and the status `ready` of the dependent stage are recorded in one append."""
     state = s.given(*s.through("stage-1", Status.POST_PROCESSING))

@@ -148,8 +148,9 @@ def read_explained() -> dict[tuple[str, str, str], str]:
     """Return the mutants that may survive, each with the reason."""
     groups = tomllib.loads(EXPLAINED.read_text())["group"]
     return {
-        (group["file"], before, after): group["reason"]
+        (file, before, after): group["reason"]
         for group in groups
+        for file in group["files"]
         for before, after in group["mutants"]
     }
 

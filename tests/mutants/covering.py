@@ -29,7 +29,7 @@ UNRECORDED = {
 #: Folders with tests that call the rules directly, so they are fast and come first.
 _DIRECT = ("tests.lifecycle.", "tests.exploration.")
 #: Maximum number of tests for one mutant, and the time in seconds after which no test starts.
-_MOST, _SECONDS = 400, 60
+_MOST, _SECONDS = 400, 300
 _CHANGED = re.compile(r"^\+\+\+ b/(?P<file>.+)$|^@@ -(?P<line>\d+)", re.MULTILINE)
 
 

@@ -169,6 +169,7 @@ ROWS: list[tuple[str, Evidence, Action]] = [
     ("REJECTED", seen(scheduler="Slurm", queue=NONE, exit_marker=own(1)), Action.FAILED),
     ("NEVER_STARTED", seen(scheduler="Slurm", queue=NONE, exit_marker=own(69)), Action.LAUNCH),
     ("NEVER_STARTED", seen(), Action.LAUNCH),
+    ("NEVER_STARTED", seen(launched_at=None, outputs=(IN_PLACE,)), Action.LAUNCH),
     ("NEVER_SUBMITTED", seen(copies=("c",)), Action.LAUNCH),
     ("MONITOR_KILLED_EARLY", seen(exit_marker=own(137)), Action.LAUNCH),
     ("NEVER_SUBMITTED", seen(exit_marker=own(70)), Action.LAUNCH),
