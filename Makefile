@@ -115,7 +115,7 @@ bench: $(VENV)/.bench ## compare the speed with other event stores
 	$(BIN)/python -m benchmarks
 	$(BIN)/python -m benchmarks.postgres
 
-mutants: $(VENV)/.mutants ## test the tests of the rules with a small fault in each rule; takes hours
+mutants: $(VENV)/.mutants ## test the tests of the rules with a small fault in each rule; takes half an hour
 	$(BIN)/python -m tests.mutants
 
 pictures: $(VENV)/.dev tools ## take screenshots of the pages and reports
