@@ -36,14 +36,14 @@ DECLARED: dict[str, Any] = {
 }
 
 
-def retried(*commands: p.Payload) -> Workflow:
+def create_retried_state(*commands: p.Payload) -> Workflow:
     """Return the state after a failed attempt, a retry, and further commands."""
     return s.given(
         *s.through("stage-1", Status.FAILED), p.StageRetried(stage="stage-1", fix="x"), *commands
     )
 
 
-def lost(id_: str) -> list[p.Payload]:
+def build_loss(id_: str) -> list[p.Payload]:
     """Return the commands by which a started attempt is launched and lost."""
     return [s.launched("stage-1", id_), s.observed("stage-1", id_, "lost")]
 
@@ -51,8 +51,8 @@ def lost(id_: str) -> list[p.Payload]:
 def test_replacement_of_a_lost_attempt_has_the_same_purpose() -> None:
     """The replacement of a diagnostic run is a diagnostic run, that of another attempt is not."""
     failed = s.through("stage-1", Status.FAILED)
-    diagnostic = s.given(*failed, s.attempt("stage-1", diagnostic=True), *lost("att-0002"))
-    plain = retried(s.attempt("stage-1"), *lost("att-0002"))
+    diagnostic = s.given(*failed, s.attempt("stage-1", diagnostic=True), *build_loss("att-0002"))
+    plain = create_retried_state(s.attempt("stage-1"), *build_loss("att-0002"))
     for state, expected in ((diagnostic, True), (plain, False)):
         started = decide(state, s.attempt("stage-1", recovers="att-0002"), s.AT)[-1].model_dump()
         assert (started["attempt"], started["diagnostic"]) == ("att-0003", expected)
@@ -61,7 +61,7 @@ def test_replacement_of_a_lost_attempt_has_the_same_purpose() -> None:
 @pytest.mark.parametrize(
     ("state", "recovered"),
     [
-        (s.given(s.attempt("stage-1"), *lost("att-0001")), "att-0002"),
+        (s.given(s.attempt("stage-1"), *build_loss("att-0001")), "att-0002"),
         (s.given(*RUNNING, s.computed("stage-1")), "att-0001"),
         (s.given(*RUNNING), "att-0001"),
         (s.given(), "att-0001"),
@@ -74,7 +74,7 @@ def test_only_the_lost_attempt_can_be_replaced(state: Workflow, recovered: str) 
         decide(state, s.attempt("stage-1", recovers=recovered), s.AT)
 
 
-def left(*paths: str) -> p.AttemptLeft:
+def build_left_files(*paths: str) -> p.AttemptLeft:
     """Return the command that records the files that the first attempt wrote."""
     files = [p.LeftFile(path=path, size=1, sha256="0" * 64) for path in paths]
     return p.AttemptLeft(stage="stage-1", attempt="att-0001", files=files)
@@ -92,13 +92,13 @@ def test_log_is_the_output_of_a_stage_that_writes_nothing_else(
     paths: list[str], outputs: list[str]
 ) -> None:
     """The files in the folder of a stage are its outputs if the plan declares none."""
-    decision = decide(s.given(*RUNNING, left(*paths)), s.computed("stage-1"), s.AT)
+    decision = decide(s.given(*RUNNING, build_left_files(*paths)), s.computed("stage-1"), s.AT)
     assert [event.model_dump()["outputs"] for event in decision[1:]] == (
         [outputs] if outputs else []
     )
 
 
-def overruled(id_: str, **more: Any) -> p.ClaimOverruled:
+def build_overruling(id_: str, **more: Any) -> p.ClaimOverruled:
     """Return the command of a person who decides against the evidence on an attempt."""
     return p.ClaimOverruled(
         stage="stage-1", attempt=id_, claim="over", verdict="RUNS_UNWATCHED", reason="ps", **more
@@ -107,15 +107,15 @@ def overruled(id_: str, **more: Any) -> p.ClaimOverruled:
 
 def test_only_a_person_decides_against_the_evidence_on_the_newest_attempt() -> None:
     """The rules refuse an earlier attempt, and a decision without a proof of consent."""
-    state = retried(s.attempt("stage-1"))
-    decision = decide(state, overruled("att-0002", proof={"policy": "trust"}), s.AT)
+    state = create_retried_state(s.attempt("stage-1"))
+    decision = decide(state, build_overruling("att-0002", proof={"policy": "trust"}), s.AT)
     assert s.types(decision) == ["claim.overruled"]
     with pytest.raises(NeedsConsent):
-        decide(state, overruled("att-0002"), s.AT)
+        decide(state, build_overruling("att-0002"), s.AT)
     with pytest.raises(AttemptMismatch, match="not the newest one"):
-        decide(state, overruled("att-0001", proof={"policy": "trust"}), s.AT)
+        decide(state, build_overruling("att-0001", proof={"policy": "trust"}), s.AT)
     with pytest.raises(AttemptMismatch, match="not the newest one"):
-        decide(s.given(), overruled("att-0001", proof={"policy": "trust"}), s.AT)
+        decide(s.given(), build_overruling("att-0001", proof={"policy": "trust"}), s.AT)
 
 
 def test_files_are_freed_only_for_attempts_before_the_completed_one() -> None:
@@ -129,9 +129,9 @@ def test_files_are_freed_only_for_attempts_before_the_completed_one() -> None:
         id_: p.LeftoversFreed(stage="stage-1", attempt=id_, paths=["a"], size=1)
         for id_ in ("att-0001", "att-0002")
     }
-    complete = retried(*again, s.completed("stage-1"))
+    complete = create_retried_state(*again, s.completed("stage-1"))
     assert s.types(decide(complete, freed["att-0001"], s.AT)) == ["leftovers.freed"]
-    for state, id_ in ((complete, "att-0002"), (retried(*again), "att-0001")):
+    for state, id_ in ((complete, "att-0002"), (create_retried_state(*again), "att-0001")):
         with pytest.raises(AttemptMismatch, match="leftover files can be deleted only"):
             decide(state, freed[id_], s.AT)
 
@@ -213,7 +213,7 @@ def test_attempt_that_computed_the_first_tasks_is_continued() -> None:
     assert s.types(decision) == ["attempt.started"]
 
 
-def seen(id_: str, ended: int) -> p.TasksObserved:
+def build_task_observation(id_: str, ended: int) -> p.TasksObserved:
     """Return the command that records the number of tasks that ended in an attempt."""
     return p.TasksObserved(stage="stage-1", attempt=id_, total=9, points="x", ended=ended)
 
@@ -226,7 +226,7 @@ def test_attempt_with_progress_can_be_lost_again(ended: int, can_recover: bool) 
         s.observed("stage-1", "att-0001", "lost"),
         s.attempt("stage-1", recovers="att-0001"),
         s.launched("stage-1", "att-0002"),
-        seen("att-0002", ended),
+        build_task_observation("att-0002", ended),
         s.observed("stage-1", "att-0002", "lost"),
     )
     again = s.attempt("stage-1", recovers="att-0002")
@@ -290,7 +290,7 @@ def test_only_files_with_contents_at_their_place_become_outputs() -> None:
 
 def test_leftover_files_are_no_outputs_of_a_stage_that_declares_outputs() -> None:
     """The plan decides which files are the outputs of such a stage."""
-    state = s.given(*RUNNING, left("stage-1/other.txt"), plan=DECLARED)
+    state = s.given(*RUNNING, build_left_files("stage-1/other.txt"), plan=DECLARED)
     assert s.types(decide(state, s.computed("stage-1"), s.AT)) == ["stage.computed"]
 
 
@@ -334,7 +334,7 @@ def test_attempt_that_does_not_exist_cannot_be_stopped() -> None:
 
 def test_leftover_files_are_recorded_only_if_they_are_new() -> None:
     """New files and newly replaced scripts are recorded; a shorter list of scripts is not new."""
-    first = left("stage-1/a.txt").model_copy(update={"exchanged": ["a.py", "b.py"]})
+    first = build_left_files("stage-1/a.txt").model_copy(update={"exchanged": ["a.py", "b.py"]})
     state = s.given(*RUNNING, first)
     news: list[tuple[dict[str, Any], bool]] = [
         ({}, False),
@@ -351,7 +351,7 @@ def test_leftover_files_are_recorded_only_if_they_are_new() -> None:
 
 def test_files_of_an_unknown_attempt_are_refused() -> None:
     """The error has the id of the newest attempt and of the named one."""
-    unknown = left("stage-1/a.txt").model_copy(update={"attempt": "att-0002"})
+    unknown = build_left_files("stage-1/a.txt").model_copy(update={"attempt": "att-0002"})
     with pytest.raises(AttemptMismatch, match="no attempt of this id") as refusal:
         decide(s.given(*RUNNING), unknown, s.AT)
     assert refusal.value.data == {"stage": "stage-1", "expected": "att-0001", "found": "att-0002"}
@@ -359,21 +359,23 @@ def test_files_of_an_unknown_attempt_are_refused() -> None:
 
 def test_states_of_tasks_are_recorded_only_if_they_are_new() -> None:
     """The same states of the tasks are not recorded again."""
-    state = s.given(*RUNNING, seen("att-0001", 1))
-    assert decide(state, seen("att-0001", 1), s.AT) == []
-    assert decide(state, seen("att-0001", 2), s.AT) == [seen("att-0001", 2)]
+    state = s.given(*RUNNING, build_task_observation("att-0001", 1))
+    assert decide(state, build_task_observation("att-0001", 1), s.AT) == []
+    assert decide(state, build_task_observation("att-0001", 2), s.AT) == [
+        build_task_observation("att-0001", 2)
+    ]
 
 
-def result(name: str, digest: str = ZEROS) -> p.FileDigest:
+def build_file_digest(name: str, digest: str = ZEROS) -> p.FileDigest:
     """Return a file of stage-1 with its digest."""
     return p.FileDigest(path=f"stage-1/{name}", size=1, sha256=digest)
 
 
 OTHER = "1" * 64
-DONE = p.StageCompleted(stage="stage-1", evidence="seen", outputs=[result("a.txt")])
+DONE = p.StageCompleted(stage="stage-1", evidence="seen", outputs=[build_file_digest("a.txt")])
 #: The first attempt was completed, and the stage is ready for a rerun.
 RERUN: list[p.Payload] = [
-    s.attempt("stage-1", inputs=[result("in.txt")]),
+    s.attempt("stage-1", inputs=[build_file_digest("in.txt")]),
     s.launched("stage-1"),
     s.computed("stage-1"),
     DONE,
@@ -381,7 +383,10 @@ RERUN: list[p.Payload] = [
     p.AmendmentApproved(amendment="amend-1", proof={"policy": "trust"}),
 ]
 REUSED = p.OutputsReused(
-    stage="stage-1", attempt="att-0001", outputs=[result("a.txt")], inputs=[result("in.txt")]
+    stage="stage-1",
+    attempt="att-0001",
+    outputs=[build_file_digest("a.txt")],
+    inputs=[build_file_digest("in.txt")],
 )
 
 
@@ -395,8 +400,8 @@ def test_equal_outputs_are_reused_instead_of_a_computation() -> None:
     ("change", "why"),
     [
         ({"attempt": "att-0002"}, "no successful attempt of that id"),
-        ({"outputs": [result("a.txt", OTHER)]}, "the attempt used other outputs"),
-        ({"inputs": [result("in.txt", OTHER)]}, "the attempt used other inputs"),
+        ({"outputs": [build_file_digest("a.txt", OTHER)]}, "the attempt used other outputs"),
+        ({"inputs": [build_file_digest("in.txt", OTHER)]}, "the attempt used other inputs"),
         ({"inputs": []}, "the attempt used other inputs"),
     ],
 )

@@ -29,7 +29,7 @@ STATE, LOG = "workflow-state.json", "progress.log"
 NOTE = p.NoteLogged(text="hm")
 
 
-def edit(file: str, number: int) -> p.DriftDetected:
+def build_detected_edit(file: str, number: int) -> p.DriftDetected:
     """Return the event of a manual edit of a file that was archived under this number."""
     kept_as = f".wfctl/drift/{file}.v{number}"
     difference: dict[str, Any] = {"path": ["x"], "stage": None}
@@ -37,10 +37,15 @@ def edit(file: str, number: int) -> p.DriftDetected:
 
 
 #: Two edits of the state file with an edit of the log in between, at the versions 3, 4 and 5.
-EDITED = s.recorded(s.given(), edit(STATE, 1), edit(LOG, 2), edit(STATE, 3))
+EDITED = s.recorded(
+    s.given(),
+    build_detected_edit(STATE, 1),
+    build_detected_edit(LOG, 2),
+    build_detected_edit(STATE, 3),
+)
 
 
-def adopt(file: str, **more: Any) -> p.DriftAdopted:
+def build_adoption(file: str, **more: Any) -> p.DriftAdopted:
     """Return the command that adopts a manual edit of the file."""
     return p.DriftAdopted(file=file, **more)
 
@@ -54,7 +59,7 @@ def test_newest_or_named_edit_of_a_file_is_decided(
 ) -> None:
     """Adoption and reversal name the edit of this file by the version that detected it."""
     assert [drift.version for drift in EDITED.drifts] == [3, 4, 5]
-    adopted = adopt(file, detected=detected)
+    adopted = build_adoption(file, detected=detected)
     assert decide(EDITED, adopted, s.AT) == [adopted.model_copy(update={"detected": version})]
     reverted = p.DriftReverted(file=file, detected=detected, proof=TRUST)
     known = {"detected": version, "kept_as": f".wfctl/drift/{file}.v{version - 2}"}
@@ -74,7 +79,7 @@ def test_edit_that_does_not_wait_cannot_be_decided(
 ) -> None:
     """The error lists the edits that wait, by version."""
     with pytest.raises(NoCommand, match=named) as refusal:
-        decide(EDITED, adopt(file, detected=detected), s.AT)
+        decide(EDITED, build_adoption(file, detected=detected), s.AT)
     waiting = {"3": STATE, "4": LOG, "5": STATE}
     assert refusal.value.data == {"file": file, "detected": detected, "waiting": waiting}
 
@@ -100,7 +105,7 @@ def test_only_fields_that_the_protocol_does_not_define_are_adopted(
     stage: str | None, field: str, is_defined: bool
 ) -> None:
     """The fields of a stage and of the workflow differ."""
-    command = adopt(STATE, unknown=[p.UnknownField(stage=stage, field=field, value=1)])
+    command = build_adoption(STATE, unknown=[p.UnknownField(stage=stage, field=field, value=1)])
     if not is_defined:
         expected = [command.model_copy(update={"detected": 5})]
         assert decide(EDITED, command, s.AT) == expected
@@ -112,7 +117,9 @@ def test_only_fields_that_the_protocol_does_not_define_are_adopted(
 
 def test_field_of_an_unknown_stage_is_not_adopted() -> None:
     """The error lists the stages of the workflow."""
-    command = adopt(STATE, unknown=[p.UnknownField(stage="stage-9", field="color", value=1)])
+    command = build_adoption(
+        STATE, unknown=[p.UnknownField(stage="stage-9", field="color", value=1)]
+    )
     with pytest.raises(UnknownStage, match="stage-1, stage-2, stage-3"):
         decide(EDITED, command, s.AT)
 
@@ -135,7 +142,7 @@ def test_note_of_an_unknown_stage_is_refused() -> None:
         decide(s.given(), p.NoteLogged(text="hm", stage="stage-9"), s.AT)
 
 
-def ended(reason: Any, following: str | None = None) -> p.SessionEnded:
+def build_session_end(reason: Any, following: str | None = None) -> p.SessionEnded:
     """Return the command that ends a session."""
     return p.SessionEnded(reason=reason, next=following)
 
@@ -150,11 +157,11 @@ FINISHED = [
 @pytest.mark.parametrize(
     ("before", "command", "error"),
     [
-        ([], ended("completed"), NotFinished),
-        ([], ended("budget_exhausted"), BudgetLeft),
-        ([], ended("blocked"), NothingHinders),
-        (FINISHED, ended("waiting"), NothingLeft),
-        (FINISHED, ended("blocked", "x"), NothingLeft),
+        ([], build_session_end("completed"), NotFinished),
+        ([], build_session_end("budget_exhausted"), BudgetLeft),
+        ([], build_session_end("blocked"), NothingHinders),
+        (FINISHED, build_session_end("waiting"), NothingLeft),
+        (FINISHED, build_session_end("blocked", "x"), NothingLeft),
     ],
 )
 def test_session_does_not_end_for_a_reason_that_contradicts_the_state(
@@ -169,16 +176,16 @@ def test_unfinished_stages_are_listed_by_the_end_of_a_session() -> None:
     """Completed stages are not part of the list."""
     state = s.given(*s.through("stage-1", Status.COMPLETED), p.SessionStarted())
     with pytest.raises(NotFinished) as refusal:
-        decide(state, ended("completed"), s.AT)
+        decide(state, build_session_end("completed"), s.AT)
     assert refusal.value.data["stages"] == ["stage-2", "stage-3"]
 
 
 @pytest.mark.parametrize(
     ("before", "command"),
     [
-        ([], ended("waiting")),
-        ([], ended("blocked", "ask")),
-        (FINISHED, ended("completed")),
+        ([], build_session_end("waiting")),
+        ([], build_session_end("blocked", "ask")),
+        (FINISHED, build_session_end("completed")),
     ],
 )
 def test_session_ends_for_a_reason_that_fits_the_state(
@@ -201,7 +208,7 @@ def test_next_session_notes_the_end_of_the_previous_one() -> None:
     ]
     second = p.SessionStarted(number=2)
     assert decide(first, p.SessionStarted(), s.AT) == [*notes, second]
-    closed = state_after(first, [ended("blocked")], s.AT)
+    closed = state_after(first, [build_session_end("blocked")], s.AT)
     note = p.NoteLogged(text=f"Previous session ended: exit_reason=blocked, {cost}")
     assert decide(closed, p.SessionStarted(), s.AT) == [note, second]
 
@@ -223,7 +230,7 @@ def test_frequent_event_has_no_automatic_consequences() -> None:
     assert decide(state, NOTE, s.AT) == [NOTE, blocked]
 
 
-def approve(state: Workflow, kind: Any, **more: Any) -> list[p.Payload]:
+def approve_proposal(state: Workflow, kind: Any, **more: Any) -> list[p.Payload]:
     """Return the events of the approval of an amendment of stage-1."""
     proposal = p.AmendmentProposed(kind=kind, stage="stage-1", description="because", **more)
     proposed = state_after(state, decide(state, proposal, s.AT), s.AT)
@@ -244,14 +251,16 @@ def test_approved_amendment_makes_a_failed_stage_ready(
     kind: str, more: dict[str, Any], reason: str, reset: bool
 ) -> None:
     """A rerun resets the number of retries, and a change keeps it."""
-    events = approve(s.given(*s.through("stage-1", Status.FAILED)), kind, **more)
+    events = approve_proposal(s.given(*s.through("stage-1", Status.FAILED)), kind, **more)
     expected = p.StageReadied(stage="stage-1", reason=reason, reset=reset, amendment="amend-1")
     assert [event for event in events if event.type == "stage.readied"] == [expected]
 
 
 def test_stopped_stage_that_runs_again_does_not_block_its_dependent() -> None:
     """The approval stops the running attempt and makes the stage ready in one append."""
-    events = approve(s.given(*s.through("stage-1", Status.RUNNING)), "parameter_change", **CHANGE)
+    events = approve_proposal(
+        s.given(*s.through("stage-1", Status.RUNNING)), "parameter_change", **CHANGE
+    )
     assert s.types(events) == [
         "amendment.approved",
         "stage.failed",

@@ -34,7 +34,7 @@ ALL = ("stage-1", "stage-2", "stage-3")
 DIGEST = "0" * 64
 
 
-def chain(*statuses: Status, **more: Any) -> Workflow:
+def create_chain(*statuses: Status, **more: Any) -> Workflow:
     """Return a workflow of three stages in a row, whose first stages have these statuses.
 
     Completed and failed attempts took 50 s. ``more`` has fields of the plan.
@@ -57,7 +57,7 @@ def impact_of(state: Workflow, kind: Any, stage: str | None = None, **more: Any)
 
 def test_change_of_a_completed_stage_stops_the_stage_that_runs_after_it() -> None:
     """The computing time of both is lost, and a pending stage only waits."""
-    state = chain(COMPLETED, RUNNING)
+    state = create_chain(COMPLETED, RUNNING)
     assert impact_of(state, "parameter_change", "stage-1", changes=NEW_X) == Impact(
         affected=ALL,
         invalidated=("stage-1", "stage-2"),
@@ -70,7 +70,7 @@ def test_change_of_a_completed_stage_stops_the_stage_that_runs_after_it() -> Non
 
 def test_change_of_a_running_stage_stops_only_the_stage() -> None:
     """The stage itself need not wait, and the completed stage before it stays valid."""
-    state = chain(COMPLETED, RUNNING)
+    state = create_chain(COMPLETED, RUNNING)
     assert impact_of(state, "parameter_change", "stage-2", changes=NEW_X) == Impact(
         affected=("stage-2", "stage-3"),
         stopped={"stage-2": ATTEMPT},
@@ -83,7 +83,7 @@ def test_change_of_a_running_stage_stops_only_the_stage() -> None:
 def test_running_stage_with_a_new_incomplete_dependency_is_invalidated() -> None:
     """The stage must wait for a stage that the amendment does not affect."""
     other = {"id": "other", "name": "Other"}
-    state = chain(COMPLETED, RUNNING, stages=[other, *s.PLAN["stages"]])
+    state = create_chain(COMPLETED, RUNNING, stages=[other, *s.PLAN["stages"]])
     needs = {"depends_on": {"new": ["stage-1", "other"]}}
     found = impact_of(state, "parameter_change", "stage-2", changes=needs)
     assert (found.affected, found.invalidated) == (("stage-2", "stage-3"), ("stage-2",))
@@ -101,14 +101,14 @@ def test_only_a_rerun_archives_the_files_of_a_failed_stage(
     kind: str, more: dict[str, Any], kept: dict[str, str]
 ) -> None:
     """A failed stage is computed again, but has no valid results and no lost computing time."""
-    assert impact_of(chain(FAILED), kind, "stage-1", **more) == Impact(
+    assert impact_of(create_chain(FAILED), kind, "stage-1", **more) == Impact(
         affected=ALL, kept=kept, again=("stage-1",)
     )
 
 
 def test_failed_stage_after_a_changed_stage_is_invalidated_and_archived() -> None:
     """The time of its failed attempt is not counted as lost."""
-    state = chain(COMPLETED, FAILED)
+    state = create_chain(COMPLETED, FAILED)
     found = impact_of(state, "stage_rerun", "stage-1")
     assert (found.invalidated, found.again) == (("stage-1", "stage-2"),) * 2
     assert found.kept == {"stage-1": "stage-1.v1", "stage-2": "stage-2.v1"}
@@ -117,7 +117,7 @@ def test_failed_stage_after_a_changed_stage_is_invalidated_and_archived() -> Non
 
 def test_failed_stage_that_is_archived_already_has_no_new_archive_folder() -> None:
     """An archive folder that is due has all files of the stage."""
-    state = chain(FAILED)
+    state = create_chain(FAILED)
     state.stage("stage-1").keep_as = "stage-1.v1"
     assert impact_of(state, "stage_rerun", "stage-1").kept == {}
 
@@ -153,7 +153,7 @@ def test_archive_folder_follows_the_highest_known_number(
     kept: int, found: dict[str, int], number: int
 ) -> None:
     """Numbers of the log and of folders on disk are not used again."""
-    state = chain(COMPLETED)
+    state = create_chain(COMPLETED)
     state.stage("stage-1").kept = kept
     impact = compute_approval_impact(*s.propose(state, "stage_rerun", "stage-1"), found)
     assert impact.kept == {"stage-1": f"stage-1.v{max(kept, number) + 1}"}
@@ -161,7 +161,7 @@ def test_archive_folder_follows_the_highest_known_number(
 
 def test_lost_time_is_that_of_the_newest_attempt() -> None:
     """Times of failed attempts before a retry are not lost by the amendment."""
-    state = s.follow(chain(FAILED), p.StageRetried(stage="stage-1", fix="x"))
+    state = s.follow(create_chain(FAILED), p.StageRetried(stage="stage-1", fix="x"))
     again = [s.attempt("stage-1"), s.launched("stage-1", "att-0002")]
     found = impact_of(s.follow(state, *again), "stage_rerun", "stage-1")
     assert (found.seconds, found.stopped) == ({"stage-1": 100.0}, {"stage-1": "att-0002"})
@@ -169,7 +169,7 @@ def test_lost_time_is_that_of_the_newest_attempt() -> None:
 
 def test_new_name_of_a_stage_has_no_effects() -> None:
     """The name has no influence on the results of the stage or of any other stage."""
-    state = chain(COMPLETED, RUNNING)
+    state = create_chain(COMPLETED, RUNNING)
     assert impact_of(state, "parameter_change", "stage-1", changes=NAME) == Impact()
     for kind, more in (("parameter_change", NEW_X | NAME), ("stage_rerun", NAME)):
         assert impact_of(state, kind, "stage-1", changes=more).affected == ALL
@@ -177,7 +177,7 @@ def test_new_name_of_a_stage_has_no_effects() -> None:
 
 def test_new_name_in_an_edited_plan_has_no_effects() -> None:
     """Only the stage with another change, and the stages after it, are affected."""
-    state = chain(COMPLETED, RUNNING)
+    state = create_chain(COMPLETED, RUNNING)
     for change, affected in ((NAME, ()), (NAME | NEW_X, ALL)):
         found = impact_of(state, "plan_change", rewired={"stage-1": change})
         assert found.affected == affected
@@ -185,14 +185,14 @@ def test_new_name_in_an_edited_plan_has_no_effects() -> None:
 
 def test_skip_of_a_running_stage_stops_it_without_an_archive() -> None:
     """The stage after it waits, and the skipped stage itself is not computed again."""
-    assert impact_of(chain(COMPLETED, RUNNING), "stage_skip", "stage-2") == Impact(
+    assert impact_of(create_chain(COMPLETED, RUNNING), "stage_skip", "stage-2") == Impact(
         affected=("stage-3",), stopped={"stage-2": ATTEMPT}, seconds={"stage-2": 100.0}
     )
 
 
 def test_skip_of_a_completed_stage_invalidates_the_running_stage_after_it() -> None:
     """The files of the skipped stage stay in place."""
-    assert impact_of(chain(COMPLETED, RUNNING), "stage_skip", "stage-1") == Impact(
+    assert impact_of(create_chain(COMPLETED, RUNNING), "stage_skip", "stage-1") == Impact(
         affected=("stage-2", "stage-3"),
         invalidated=("stage-2",),
         stopped={"stage-2": ATTEMPT},
@@ -223,16 +223,18 @@ def test_attempt_continues_if_only_its_check_or_the_next_request_changes(
     """New criteria apply to the attempt; expected times and resources only to the next attempt."""
     fields = {"going_on": {"stage-1": ATTEMPT}, "newly_checked": ("stage-1",) * is_checked}
     kind = "parameter_change" if "parameters" in changes else "criteria_change"
-    found = impact_of(chain(RUNNING), kind, "stage-1", changes=changes)
+    found = impact_of(create_chain(RUNNING), kind, "stage-1", changes=changes)
     assert found == Impact(affected=ALL, **fields)  # type: ignore[arg-type]
     if "success_criteria" not in changes:
-        found = impact_of(chain(RUNNING), "plan_change", rewired={"stage-1": changes})
+        found = impact_of(create_chain(RUNNING), "plan_change", rewired={"stage-1": changes})
         assert found == Impact(affected=ALL, **fields)  # type: ignore[arg-type]
 
 
 def test_earlier_versions_stopped_an_attempt_whose_check_changes() -> None:
     """The rule of earlier versions is applied only if the caller requests it."""
-    state, amendment = s.propose(chain(RUNNING), "parameter_change", "stage-1", changes=VERIFY)
+    state, amendment = s.propose(
+        create_chain(RUNNING), "parameter_change", "stage-1", changes=VERIFY
+    )
     assert compute_approval_impact(state, amendment, now=NOW, stops_all=True) == Impact(
         affected=ALL,
         stopped={"stage-1": ATTEMPT},
@@ -325,7 +327,7 @@ def test_only_loops_that_were_over_can_be_reopened() -> None:
 
 def test_open_amendments_are_listed_by_the_stages_that_they_affect() -> None:
     """An amendment that cannot be applied is left out, and the initial plan affects every stage."""
-    state = chain(COMPLETED)
+    state = create_chain(COMPLETED)
     broken = Amendment("amend-1", "stage_rerun", "nowhere", "because", s.AT, {})
     decided = Amendment("amend-2", "stage_rerun", "stage-1", "no", s.AT, {}, status="rejected")
     state.amendments = {"amend-1": broken, "amend-2": decided}
@@ -386,7 +388,7 @@ def test_impact_of_earlier_versions_has_outdated_stages(
 ) -> None:
     """Earlier versions stopped only the changed stage, and let later running stages continue."""
     more = {"changes": NEW_X} if kind == "parameter_change" else {}
-    proposal = s.propose(chain(*statuses), kind, stage, **more)
+    proposal = s.propose(create_chain(*statuses), kind, stage, **more)
     assert impact_shown_by_earlier_versions(*proposal, {"stage-1": 4}) == EMPTY | expected
 
 
@@ -431,7 +433,7 @@ def forecast(
 
 def test_forecast_has_the_duration_of_stages_that_are_computed_again() -> None:
     """Results of the stages before the changed stage stay valid."""
-    state = chain(COMPLETED, COMPLETED, COMPLETED)
+    state = create_chain(COMPLETED, COMPLETED, COMPLETED)
     found = forecast(state, "parameter_change", "stage-2", changes=NEW_X)
     assert found.again == (("stage-2", 50.0), ("stage-3", 50.0))
     assert (found.results_kept, found.blocked, found.first_tasks) == (("stage-1",), (), {})
@@ -440,7 +442,7 @@ def test_forecast_has_the_duration_of_stages_that_are_computed_again() -> None:
 
 def test_duration_is_unknown_without_an_ended_attempt_and_with_wrong_times() -> None:
     """A running attempt and an imported file with text as a time give no duration."""
-    running, wrong = chain(RUNNING), chain(COMPLETED)
+    running, wrong = create_chain(RUNNING), create_chain(COMPLETED)
     wrong.stage("stage-1").attempts[-1].started_at = "yesterday"
     assert forecast(running, "stage_rerun", "stage-1").again == (("stage-1", None),)
     changed, amendment = s.propose(wrong, "stage_rerun", "stage-1")
@@ -453,17 +455,17 @@ REWIRE = "with --rewire, the stages after the skipped stage no longer depend on 
 
 def test_skip_without_rewire_blocks_the_unfinished_stages_after_it() -> None:
     """Blocked stages are not computed again; a completed stage is not blocked."""
-    found = forecast(chain(COMPLETED, RUNNING), "stage_skip", "stage-1")
+    found = forecast(create_chain(COMPLETED, RUNNING), "stage_skip", "stage-1")
     assert (found.blocked, found.again) == (("stage-2", "stage-3"), ())
     assert found.cheaper == (REWIRE,)
-    done = chain(COMPLETED, COMPLETED)
+    done = create_chain(COMPLETED, COMPLETED)
     done.stage("stage-3").status = Status.SKIPPED
     assert forecast(done, "stage_skip", "stage-1").blocked == ()
 
 
 def test_skip_with_rewire_blocks_no_stage() -> None:
     """The stages after the skipped stage no longer depend on it."""
-    found = forecast(chain(COMPLETED, RUNNING), "stage_skip", "stage-1", rewire=True)
+    found = forecast(create_chain(COMPLETED, RUNNING), "stage_skip", "stage-1", rewire=True)
     assert (found.blocked, found.again, found.cheaper) == ((), (("stage-2", None),), ())
 
 
@@ -480,7 +482,7 @@ def test_new_stage_is_suggested_instead_of_losing_more_than_a_minute(
 ) -> None:
     """Only a change of a value can be an inserted stage instead."""
     more = {"changes": NEW_X} if kind == "parameter_change" else {}
-    state, amendment = s.propose(chain(COMPLETED), kind, "stage-1", **more)
+    state, amendment = s.propose(create_chain(COMPLETED), kind, "stage-1", **more)
     found = forecast_approval(state, amendment, Impact(seconds=seconds)).cheaper
     assert [text.startswith("to keep every result, insert a new stage") for text in found] == (
         [True] * is_suggested
@@ -495,11 +497,11 @@ def test_new_stage_is_suggested_instead_of_losing_more_than_a_minute(
         ("stage_rerun", {"old": ["stage-1"], "new": []}, False),
     ],
 )
-def test_inputs_from_the_skipped_stage_are_to_change_too(
+def test_skip_suggests_new_inputs_for_stages_that_read_its_files(
     kind: str, change: dict[str, Any], is_suggested: bool
 ) -> None:
     """The hint names only files in the folder of the skipped stage."""
-    state = chain(COMPLETED)
+    state = create_chain(COMPLETED)
     state.stage("stage-2").inputs = ["stage-1/a.txt", "stage-10/b.txt", "stage-1/c.txt"]
     rewired = {"stage-2": change, "stage-3": {"old": ["stage-2"], "new": []}}
     amendment = Amendment("amend-1", kind, "stage-1", "because", s.AT, {}, rewired=rewired)
@@ -517,7 +519,7 @@ def sweep_plan(given: dict[str, Any], *more: dict[str, Any]) -> dict[str, Any]:
     return {"workflow_id": "w", "stages": [{**stage, "outputs": ["sweep/tasks.csv"]}, *more]}
 
 
-def points(*xs: int) -> dict[str, Any]:
+def build_points(*xs: int) -> dict[str, Any]:
     """Return a map with these values of x."""
     return {"points": [{"x": x} for x in xs]}
 
@@ -561,29 +563,29 @@ def test_finished_tasks_of_unchanged_points_are_kept(
     done: str, in_place: dict[str, list[str]] | None, expected: TaskForecast
 ) -> None:
     """The estimate is the time of the last attempt for its four tasks, 10 s for each."""
-    state = computed_sweep(points(0, 1, 2, 3), done)
-    found = task_forecasts(state, new_map(points(0, 1, 5)), in_place=in_place)
+    state = computed_sweep(build_points(0, 1, 2, 3), done)
+    found = task_forecasts(state, new_map(build_points(0, 1, 5)), in_place=in_place)
     assert found == (expected,)
 
 
 def test_tasks_of_the_newest_attempt_with_a_record_are_used() -> None:
     """An attempt without a record of its tasks does not hide the earlier record."""
-    state = computed_sweep(points(0, 1), "0", status=FAILED)
+    state = computed_sweep(build_points(0, 1), "0", status=FAILED)
     state.stage("sweep").attempts[-1].tasks = {"done": "0"}
     state = s.follow(state, p.StageRetried(stage="sweep", fix="x"), s.attempt("sweep"))
-    assert task_forecasts(state, new_map(points(0, 1, 2))) == (
+    assert task_forecasts(state, new_map(build_points(0, 1, 2))) == (
         TaskForecast("sweep", 1, 2, 0, 40.0),
     )
     state.stage("sweep").attempts[-1].tasks = {"done": "0-1"}
-    assert task_forecasts(state, new_map(points(0, 1, 2))) == (
+    assert task_forecasts(state, new_map(build_points(0, 1, 2))) == (
         TaskForecast("sweep", 2, 1, 0, 20.0),
     )
 
 
 def test_sweep_without_attempts_has_no_estimate() -> None:
     """All tasks are computed, and their time is unknown."""
-    state = s.given(plan=sweep_plan(points(0, 1)))
-    assert task_forecasts(state, new_map(points(0, 1, 2))) == (
+    state = s.given(plan=sweep_plan(build_points(0, 1)))
+    assert task_forecasts(state, new_map(build_points(0, 1, 2))) == (
         TaskForecast("sweep", 0, 3, 0, None),
     )
 
@@ -593,7 +595,7 @@ def test_sweep_without_attempts_has_no_estimate() -> None:
     [
         ({"grid": {"x": [0, 1]}}, {"grid": {"x": [0, 1, 2]}}),
         ({"zip": {"x": [0, 1]}}, {"grid": {"x": [0, 1, 2]}}),
-        (points(0, 1), {"zip": {"x": [0, 1, 2]}}),
+        (build_points(0, 1), {"zip": {"x": [0, 1, 2]}}),
     ],
 )
 def test_tasks_of_a_grid_and_of_a_zip_are_counted(
@@ -607,7 +609,7 @@ def test_tasks_of_a_grid_and_of_a_zip_are_counted(
 FILE = {"file": "points.csv", "sha256": DIGEST}
 
 
-@pytest.mark.parametrize("given", [points(0, 1), FILE | {"sha256": "1" * 64}])
+@pytest.mark.parametrize("given", [build_points(0, 1), FILE | {"sha256": "1" * 64}])
 def test_tasks_of_a_points_file_are_not_counted(given: dict[str, Any]) -> None:
     """The plan alone does not determine the points before and after the change."""
     state = computed_sweep(FILE, "0-1")
@@ -617,10 +619,10 @@ def test_tasks_of_a_points_file_are_not_counted(given: dict[str, Any]) -> None:
 def test_changed_input_makes_all_tasks_of_a_sweep_invalid() -> None:
     """Changed inputs of stages that are no partly computed sweeps are left out."""
     state, amendment = s.propose(
-        computed_sweep(points(0, 1), "0-1"),
+        computed_sweep(build_points(0, 1), "0-1"),
         "parameter_change",
         "sweep",
-        changes=new_map(points(0, 1, 2)),
+        changes=new_map(build_points(0, 1, 2)),
     )
     impact = compute_approval_impact(state, amendment)
     changed = {"sweep": ["a.txt"], "other": ["b.txt"]}
@@ -632,7 +634,7 @@ def test_changed_input_makes_all_tasks_of_a_sweep_invalid() -> None:
 CHECK: dict[str, Any] = {"parameters": {"task_verify": {"new": "check"}}}
 
 
-def failure(key: str, because: str) -> dict[str, Any]:
+def build_failure(key: str, because: str) -> dict[str, Any]:
     """Return the record of a failed task."""
     return {"key": key, "exit_code": 1, "because": because}
 
@@ -640,10 +642,10 @@ def failure(key: str, because: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("failures", "computed", "judged"),
     [
-        ([failure("x=3", "task_verify: exit code 1")], 0, 4),
-        ([failure("x=3", "metrics: no number")], 0, 4),
-        ([failure("x=3", "exit code 1")], 1, 3),
-        ([failure("x=9", "task_verify: exit code 1")], 1, 3),
+        ([build_failure("x=3", "task_verify: exit code 1")], 0, 4),
+        ([build_failure("x=3", "metrics: no number")], 0, 4),
+        ([build_failure("x=3", "exit code 1")], 1, 3),
+        ([build_failure("x=9", "task_verify: exit code 1")], 1, 3),
         ([{"key": "x=3"}], 1, 3),
     ],
 )
@@ -651,7 +653,7 @@ def test_new_check_judges_computed_tasks_again(
     failures: list[dict[str, Any]], computed: int, judged: int
 ) -> None:
     """Tasks that failed only the check are judged again; other failed tasks are computed."""
-    state = computed_sweep(points(0, 1, 2, 3), "0-2")
+    state = computed_sweep(build_points(0, 1, 2, 3), "0-2")
     state.stage("sweep").attempts[-1].tasks = {"done": "0-2", "failures": failures}
     expected = TaskForecast("sweep", 0, computed, 0, 10.0 * computed, judged)
     assert task_forecasts(state, CHECK) == (expected,)
@@ -660,7 +662,7 @@ def test_new_check_judges_computed_tasks_again(
 def test_new_check_of_changed_inputs_judges_no_task() -> None:
     """All tasks are computed again, so their results are not checked before."""
     state, amendment = s.propose(
-        computed_sweep(points(0, 1), "0-1"), "parameter_change", "sweep", changes=CHECK
+        computed_sweep(build_points(0, 1), "0-1"), "parameter_change", "sweep", changes=CHECK
     )
     impact = compute_approval_impact(state, amendment)
     [found] = forecast_approval(state, amendment, impact, {"sweep": ["a.txt"]}).tasks
@@ -669,7 +671,7 @@ def test_new_check_of_changed_inputs_judges_no_task() -> None:
 
 def test_running_sweep_with_a_new_check_computes_no_task_again() -> None:
     """The attempt continues and computes the rest of its tasks."""
-    state = computed_sweep(points(0, 1, 2), "0", status=RUNNING)
+    state = computed_sweep(build_points(0, 1, 2), "0", status=RUNNING)
     assert task_forecasts(state, CHECK) == (TaskForecast("sweep", 0, 0, 0, None, 1),)
 
 
@@ -691,9 +693,9 @@ TWIN: dict[str, Any] = {
 }
 
 
-def twins(done_by_sweep: str, done_by_twin: str) -> Workflow:
+def create_twins(done_by_sweep: str, done_by_twin: str) -> Workflow:
     """Return the state of a sweep of four points and of its follower, both completed."""
-    state = computed_sweep(points(0, 1, 2, 3), done_by_sweep, TWIN)
+    state = computed_sweep(build_points(0, 1, 2, 3), done_by_sweep, TWIN)
     state = s.follow(state, *s.through("twin", COMPLETED))
     state.stage("twin").attempts[-1].tasks = {"done": done_by_twin, "failures": []}
     return state
@@ -701,7 +703,7 @@ def twins(done_by_sweep: str, done_by_twin: str) -> Workflow:
 
 def test_task_of_a_follower_is_kept_only_with_its_partner() -> None:
     """The first task of the follower stays; the partner of its second task is computed again."""
-    assert task_forecasts(twins("0,2-3", "0-3"), new_map(points(0, 1, 5))) == (
+    assert task_forecasts(create_twins("0,2-3", "0-3"), new_map(build_points(0, 1, 5))) == (
         TaskForecast("sweep", 1, 2, 2, 20.0),
         TaskForecast("twin", 1, 2, 3, 0.0),
     )
@@ -709,14 +711,14 @@ def test_task_of_a_follower_is_kept_only_with_its_partner() -> None:
 
 def test_new_check_of_a_sweep_leaves_its_follower_out() -> None:
     """The tasks of the follower are not computed again, unless a check fails."""
-    found = task_forecasts(twins("0-3", "0-3"), CHECK)
+    found = task_forecasts(create_twins("0-3", "0-3"), CHECK)
     assert [one.stage for one in found] == ["sweep"]
 
 
 def test_sweep_is_counted_before_its_follower() -> None:
     """The order of an edited plan does not matter."""
-    rewired = {"twin": CHECK, "sweep": new_map(points(0, 1))}
-    state, amendment = s.propose(twins("0-3", "0-3"), "plan_change", rewired=rewired)
+    rewired = {"twin": CHECK, "sweep": new_map(build_points(0, 1))}
+    state, amendment = s.propose(create_twins("0-3", "0-3"), "plan_change", rewired=rewired)
     impact = compute_approval_impact(state, amendment)
     assert find_partly_recomputed_sweeps(state, amendment, impact) == ["sweep", "twin"]
 
@@ -730,12 +732,12 @@ def first_tasks(before: dict[str, Any], after: dict[str, Any], done: str = "0-3"
 
 def test_first_tasks_of_a_changed_sweep_are_described() -> None:
     """Kept tasks are first tasks that have succeeded; a sweep without new tasks has none."""
-    four, two = points(0, 1, 2, 3), {**points(7, 8), "first": 1}
+    four, two = build_points(0, 1, 2, 3), {**build_points(7, 8), "first": 1}
     one = "1 task first; 1 task starts when it has succeeded"
     assert first_tasks(four, two) == {"sweep": one}
-    assert first_tasks(four, {**points(0, 7, 8), "first": 2}) == {"sweep": one}
-    assert first_tasks(four, {**points(0, 7), "first": 1}) == {}
-    assert first_tasks(four, {**points(0, 1), "first": 2}) == {}
+    assert first_tasks(four, {**build_points(0, 7, 8), "first": 2}) == {"sweep": one}
+    assert first_tasks(four, {**build_points(0, 7), "first": 1}) == {}
+    assert first_tasks(four, {**build_points(0, 1), "first": 2}) == {}
 
 
 @pytest.mark.parametrize(
@@ -749,7 +751,7 @@ def test_first_tasks_of_a_sweep_that_runs_again_are_described(first: int, text: 
     """All tasks are counted as new, and stages without tasks are left out."""
     before: dict[str, Any] = {"id": "before", "name": "Before"}
     after: dict[str, Any] = {"id": "after", "name": "After", "depends_on": ["sweep"]}
-    state = computed_sweep({**points(0, 1, 2, 3), "first": first}, "0-3", before, after)
+    state = computed_sweep({**build_points(0, 1, 2, 3), "first": first}, "0-3", before, after)
     assert forecast(state, "stage_rerun", "sweep").first_tasks == {"sweep": text}
     change = {"changes": NEW_X}
     assert forecast(state, "parameter_change", "before", **change).first_tasks == {}
@@ -793,6 +795,8 @@ def test_forecast_is_written_without_empty_fields_of_tasks() -> None:
 def test_reach_of_a_skip_names_the_skipped_stage() -> None:
     """Only a skip has a skipped stage, which is changed directly and not affected."""
     for kind, skipped in (("stage_skip", "stage-2"), ("stage_rerun", None)):
-        reach = compute_amendment_reach(*s.propose(chain(COMPLETED, COMPLETED), kind, "stage-2"))
+        reach = compute_amendment_reach(
+            *s.propose(create_chain(COMPLETED, COMPLETED), kind, "stage-2")
+        )
         assert (reach.direct, reach.skipped) == (frozenset({"stage-2"}), skipped)
         assert reach.affected == {"stage-2", "stage-3"} - {skipped}

@@ -39,7 +39,7 @@ def forecast_limits(state: Workflow, **limits: Any) -> list[LoopForecast]:
     return forecast(state, "parameter_change", changes=changes)
 
 
-def remaining(state: Workflow, **limits: Any) -> RoundsLeft | None:
+def compute_remaining_rounds(state: Workflow, **limits: Any) -> RoundsLeft | None:
     """Return the remaining rounds of the loop `search` after a change of its limits."""
     [found] = forecast_limits(state, **limits)
     return found.goes_on
@@ -66,7 +66,7 @@ def test_limits_of_rounds_and_tasks_determine_the_remaining_rounds(
     limits: dict[str, int], expected: RoundsLeft
 ) -> None:
     """A round of one point has two tasks, and the first round is running without an attempt."""
-    assert remaining(create_workflow(), **limits) == expected
+    assert compute_remaining_rounds(create_workflow(), **limits) == expected
 
 
 @pytest.mark.parametrize(
@@ -84,13 +84,17 @@ def test_core_hours_limit_the_remaining_rounds(
     limits: dict[str, Any], expected: RoundsLeft
 ) -> None:
     """Each task is charged its time limit of 6 s and 30 s to exit, so a round needs 0.02 h."""
-    assert remaining(create_workflow(time_limit=6), **limits) == expected
+    assert compute_remaining_rounds(create_workflow(time_limit=6), **limits) == expected
 
 
 def test_core_hours_have_four_decimals() -> None:
     """Two rounds of two tasks of 37 s each are 148 s, or 0.041111 h."""
-    assert remaining(create_workflow(time_limit=7), each=1) == RoundsLeft(2, 4, 0.0411)
-    assert remaining(create_workflow(time_limit=4), each=1) == RoundsLeft(2, 4, 0.0378)
+    assert compute_remaining_rounds(create_workflow(time_limit=7), each=1) == RoundsLeft(
+        2, 4, 0.0411
+    )
+    assert compute_remaining_rounds(create_workflow(time_limit=4), each=1) == RoundsLeft(
+        2, 4, 0.0378
+    )
 
 
 def test_loop_with_core_hours_needs_time_limits() -> None:
@@ -114,25 +118,25 @@ def test_loop_with_core_hours_needs_time_limits() -> None:
 def test_running_attempts_use_their_maximum_of_the_limits() -> None:
     """A running task is charged one task and 36 s, so 36 s fewer are left."""
     state = start(create_workflow(time_limit=6, search={"at_most": 9}), "run")
-    assert remaining(state, tasks=4) == RoundsLeft(1, 3, None)
-    assert remaining(state, tasks=2) == RoundsLeft(0, 0, 0.0)
-    assert remaining(state, core_hours=0.03) == RoundsLeft(8, None, 0.02)
-    assert remaining(state, core_hours=0.029) == RoundsLeft(0, 0, 0.0)
+    assert compute_remaining_rounds(state, tasks=4) == RoundsLeft(1, 3, None)
+    assert compute_remaining_rounds(state, tasks=2) == RoundsLeft(0, 0, 0.0)
+    assert compute_remaining_rounds(state, core_hours=0.03) == RoundsLeft(8, None, 0.02)
+    assert compute_remaining_rounds(state, core_hours=0.029) == RoundsLeft(0, 0, 0.0)
 
 
 @pytest.mark.parametrize("limits", [{"at_most": 1}, {"tasks": 1}, {"core_hours": 0.001}])
 def test_loop_that_exceeds_new_limits_has_no_rounds_left(limits: dict[str, Any]) -> None:
     """Numbers of remaining rounds, tasks and core hours are never negative."""
     state = finish_round(create_workflow(time_limit=6, search={"at_most": 9}), at=ENDED_AT)
-    assert remaining(begin_round(state, 1), **limits) == RoundsLeft(0, 0, 0.0)
+    assert compute_remaining_rounds(begin_round(state, 1), **limits) == RoundsLeft(0, 0, 0.0)
 
 
 def test_used_tasks_of_a_loop_with_one_stage_leave_none() -> None:
     """A loop whose tasks are all charged has no round left, even of one task."""
     changes = {"stages": ["other"], "points": "other", "ask": "agent"}
     state = start(create_workflow(search=changes), "other")
-    assert remaining(state, tasks=1) == RoundsLeft(0, 0, 0.0)
-    assert remaining(state, tasks=2) == RoundsLeft(1, 1, None)
+    assert compute_remaining_rounds(state, tasks=1) == RoundsLeft(0, 0, 0.0)
+    assert compute_remaining_rounds(state, tasks=2) == RoundsLeft(1, 1, None)
 
 
 def test_higher_limit_continues_a_loop_that_was_over() -> None:

@@ -53,7 +53,7 @@ def propose(state: Workflow, kind: Any, stage: str | None = None, **more: Any) -
     return decide(state, command, s.AT)[0]
 
 
-def problems(state: Workflow, kind: Any, stage: str | None = None, **more: Any) -> list[str]:
+def find_problems(state: Workflow, kind: Any, stage: str | None = None, **more: Any) -> list[str]:
     """Return the reasons why the rules refuse a proposal."""
     with pytest.raises(InvalidAmendment) as refusal:
         propose(state, kind, stage, **more)
@@ -83,7 +83,7 @@ def test_proposal_without_a_part_that_its_type_needs_is_refused(
     kind: str, stage: str | None, more: dict[str, Any], text: str
 ) -> None:
     """The error names the missing part, or the part that the type does not allow."""
-    assert any(text in problem for problem in problems(s.given(), kind, stage, **more))
+    assert any(text in problem for problem in find_problems(s.given(), kind, stage, **more))
 
 
 def test_stage_that_is_already_skipped_cannot_be_skipped_again() -> None:
@@ -91,7 +91,7 @@ def test_stage_that_is_already_skipped_cannot_be_skipped_again() -> None:
     skip = p.StageSkipped(stage="stage-1", amendment="amend-1", reason="because")
     skipped = s.recorded(s.given(), *s.approved("stage_skip", "stage-1"), skip)
     assert skipped.stage("stage-1").status is Status.SKIPPED
-    assert problems(skipped, "stage_skip", "stage-1") == ["stage-1 is already skipped"]
+    assert find_problems(skipped, "stage_skip", "stage-1") == ["stage-1 is already skipped"]
     assert propose(skipped, "stage_skip", "stage-3").stage == "stage-3"
     assert propose(skipped, "parameter_change", "stage-1", changes={"name": {"new": "Other"}})
 
@@ -99,11 +99,11 @@ def test_stage_that_is_already_skipped_cannot_be_skipped_again() -> None:
 def test_stage_that_never_ran_cannot_be_run_again() -> None:
     """A rerun needs stages that have run, each named once."""
     state = s.given(*s.through("stage-1", Status.FAILED))
-    [found] = problems(state, "stage_rerun", "stage-2")
+    [found] = find_problems(state, "stage_rerun", "stage-2")
     assert found == "stage-2 is pending: so it has no run that could be repeated"
-    twice = problems(state, "stage_rerun", "stage-1", also=["stage-1"])
+    twice = find_problems(state, "stage_rerun", "stage-1", also=["stage-1"])
     assert twice == ["also: each stage can be named only once"]
-    again = problems(state, "stage_rerun", "stage-1", also=["stage-2", "stage-2"])
+    again = find_problems(state, "stage_rerun", "stage-1", also=["stage-2", "stage-2"])
     assert again[0] == "also: each stage can be named only once"
     assert propose(state, "stage_rerun", "stage-1").stage == "stage-1"
 
@@ -139,13 +139,13 @@ def test_stage_can_be_inserted_at_the_start_and_at_the_end(place: int) -> None:
 def test_position_outside_of_the_stages_is_refused(place: int) -> None:
     """The error has the allowed positions."""
     expected = f"place: expected 0 to 3, found {place}"
-    assert problems(s.given(), "stage_insert", insert=NEW, place=place) == [expected]
+    assert find_problems(s.given(), "stage_insert", insert=NEW, place=place) == [expected]
 
 
 def test_parameter_of_stages_is_not_a_parameter_of_the_plan() -> None:
     """The error names the first stage that has the parameter."""
     plan = {**PLAN, "stages": [{**one, "parameters": {"count": 1}} for one in PLAN["stages"]]}
-    [found] = problems(
+    [found] = find_problems(
         s.given(plan=plan), "parameter_change", changes={"parameters": {"count": {"new": 2}}}
     )
     assert "stage-1, stage-2, stage-3 has one; name the stage by its own option" in found
@@ -238,7 +238,7 @@ def test_proposal_with_a_forbidden_part_has_a_single_problem(
     kind: str, stage: str | None, more: dict[str, Any], problem: str
 ) -> None:
     """The problem has the allowed fields."""
-    assert problems(s.given(), kind, stage, **more) == [problem]
+    assert find_problems(s.given(), kind, stage, **more) == [problem]
 
 
 def test_proposals_are_numbered_by_the_log() -> None:
@@ -272,7 +272,7 @@ def test_id_of_an_inserted_stage_must_be_new(id_: Any, problem: str) -> None:
     """Names that differ only in case are equal on some file systems."""
     stages = [{"id": "build", "name": "Build"}, {"id": "stage-1", "name": "Run"}]
     state = s.given(plan={"workflow_id": "w", "stages": stages})
-    assert problems(state, "stage_insert", insert={"id": id_, "name": "Check"}) == [problem]
+    assert find_problems(state, "stage_insert", insert={"id": id_, "name": "Check"}) == [problem]
     assert propose(state, "stage_insert", insert={"id": "check", "name": "Check"}).place == 2
 
 
@@ -325,7 +325,7 @@ def test_skip_changes_other_stages_only_on_demand() -> None:
 )
 def test_policy_that_nobody_could_use_is_refused(changes: dict[str, Any], problem: str) -> None:
     """An amendment cannot make all later approvals impossible."""
-    assert problems(s.given(), "parameter_change", changes=changes) == [problem]
+    assert find_problems(s.given(), "parameter_change", changes=changes) == [problem]
 
 
 @pytest.mark.parametrize(
@@ -385,7 +385,7 @@ def approve(state: Workflow, *proposals: p.AmendmentProposed) -> list[p.Payload]
     return decide(s.recorded(state, *proposals), approval, s.AT)
 
 
-def proposal(kind: Any, stage: str | None = None, **more: Any) -> p.AmendmentProposed:
+def build_proposal(kind: Any, stage: str | None = None, **more: Any) -> p.AmendmentProposed:
     """Return the event of a proposal that the rules did not check."""
     return p.AmendmentProposed(
         amendment="amend-1", kind=kind, stage=stage, description="because", **more
@@ -395,28 +395,33 @@ def proposal(kind: Any, stage: str | None = None, **more: Any) -> p.AmendmentPro
 @pytest.mark.parametrize(
     ("change", "error"),
     [
-        (proposal("stage_skip"), InvalidAmendment),
+        (build_proposal("stage_skip"), InvalidAmendment),
         (
-            proposal("parameter_change", "stage-1", changes={"inputs": {"old": []}}),
-            InvalidAmendment,
-        ),
-        (proposal("plan_change", rewired={"stage-1": {"inputs": {"old": []}}}), InvalidAmendment),
-        (proposal("stage_rerun", "stage-1", also=["stage-9"]), UnknownStage),
-        (proposal("stage_insert", insert={"id": "stage-1", "name": "x"}), StaleAmendment),
-        (
-            proposal("parameter_change", "stage-1", changes={"name": {"old": "x", "new": "y"}}),
-            StaleAmendment,
-        ),
-        (
-            proposal("parameter_change", changes={"purpose": {"old": "x", "new": "y"}}),
+            build_proposal("parameter_change", "stage-1", changes={"inputs": {"old": []}}),
             InvalidAmendment,
         ),
         (
-            proposal("plan_change", rewired={"stage-1": {"name": {"old": "x", "new": "y"}}}),
+            build_proposal("plan_change", rewired={"stage-1": {"inputs": {"old": []}}}),
+            InvalidAmendment,
+        ),
+        (build_proposal("stage_rerun", "stage-1", also=["stage-9"]), UnknownStage),
+        (build_proposal("stage_insert", insert={"id": "stage-1", "name": "x"}), StaleAmendment),
+        (
+            build_proposal(
+                "parameter_change", "stage-1", changes={"name": {"old": "x", "new": "y"}}
+            ),
             StaleAmendment,
         ),
         (
-            proposal(
+            build_proposal("parameter_change", changes={"purpose": {"old": "x", "new": "y"}}),
+            InvalidAmendment,
+        ),
+        (
+            build_proposal("plan_change", rewired={"stage-1": {"name": {"old": "x", "new": "y"}}}),
+            StaleAmendment,
+        ),
+        (
+            build_proposal(
                 "parameter_change", "stage-1", changes={"depends_on": {"old": [], "new": ["z"]}}
             ),
             StaleAmendment,
@@ -438,22 +443,22 @@ RENAME = {"name": {"old": "Build", "new": "Other"}}
 @pytest.mark.parametrize(
     ("before", "change", "expected"),
     [
-        (ALL, proposal("stage_insert", insert=NEW), ["workflow.reopened", "stage.readied"]),
+        (ALL, build_proposal("stage_insert", insert=NEW), ["workflow.reopened", "stage.readied"]),
         (
             ALL,
-            proposal("stage_rerun", "stage-3"),
+            build_proposal("stage_rerun", "stage-3"),
             ["workflow.reopened", "stage.invalidated", "outputs.archived", "stage.readied"],
         ),
-        (ALL[:-4], proposal("stage_insert", insert=NEW), ["stage.readied"]),
+        (ALL[:-4], build_proposal("stage_insert", insert=NEW), ["stage.readied"]),
         (
             ALL[:-4],
-            proposal("stage_rerun", "stage-2"),
+            build_proposal("stage_rerun", "stage-2"),
             ["stage.invalidated", "outputs.archived", "stage.readied"],
         ),
-        (ALL, proposal("parameter_change", "stage-1", changes=RENAME), []),
+        (ALL, build_proposal("parameter_change", "stage-1", changes=RENAME), []),
         (
             ALL,
-            proposal("stage_skip", "stage-2"),
+            build_proposal("stage_skip", "stage-2"),
             ["workflow.reopened", "stage.invalidated", "stage.skipped", "outputs.archived"],
         ),
     ],
@@ -472,7 +477,7 @@ def test_approval_explains_why_a_running_attempt_is_stopped() -> None:
     """The error has the type and the stage of the amendment."""
     state = s.given(*s.through("stage-1", Status.RUNNING))
     changes = {"parameters": {"x": {"new": 1}}}
-    events = approve(state, proposal("parameter_change", "stage-1", changes=changes))
+    events = approve(state, build_proposal("parameter_change", "stage-1", changes=changes))
     assert events[1] == p.StageFailed(
         stage="stage-1",
         error="stopped, because the amendment amend-1 (parameter_change of stage-1) was approved",
@@ -487,7 +492,7 @@ def test_approval_explains_why_a_running_attempt_is_stopped() -> None:
 def test_skipped_stage_has_the_reason_or_the_description(reason: str | None, expected: str) -> None:
     """A completed stage is skipped without becoming invalid before."""
     state = s.given(*s.through("stage-1", Status.COMPLETED))
-    events = approve(state, proposal("stage_skip", "stage-1", reason=reason))
+    events = approve(state, build_proposal("stage_skip", "stage-1", reason=reason))
     skipped = p.StageSkipped(stage="stage-1", amendment="amend-1", reason=expected)
     assert [one for one in events if one.type.startswith("stage.") and one != skipped] == [
         one for one in events if one.type in ("stage.blocked", "stage.readied")
@@ -548,11 +553,11 @@ def test_only_results_before_a_started_round_can_be_kept(
 ) -> None:
     """The first round whose results become invalid is the second one or a later one."""
     state = in_round(number)
-    change: dict[str, Any] = {"from_round": since, **value("command", "other")}
+    change: dict[str, Any] = {"from_round": since, **build_value_change("command", "other")}
     if expected is None:
         assert propose(state, "parameter_change", "next", **change).from_round == since
         return
-    found = problems(state, "parameter_change", "next", **change)
+    found = find_problems(state, "parameter_change", "next", **change)
     assert found == [f"from_round: expected {expected}, found {since}"]
 
 
@@ -570,12 +575,12 @@ def test_earlier_rounds_are_kept_only_by_a_change_of_one_stage_in_a_loop(
 ) -> None:
     """Each of these amendments cannot keep the results of earlier rounds."""
     started = [p.StagePrepared(stage=id_) for id_ in ("run", "next")]
-    assert problems(s.recorded(in_round(2), *started), kind, stage, from_round=2, **more) == [
+    assert find_problems(s.recorded(in_round(2), *started), kind, stage, from_round=2, **more) == [
         "from_round can be used only with a parameter_change or stage_rerun of one stage in a loop"
     ]
 
 
-def value(name: str, new: Any) -> dict[str, Any]:
+def build_value_change(name: str, new: Any) -> dict[str, Any]:
     """Return the changes that set one parameter."""
     return {"changes": {"parameters": {name: {"new": new}}}}
 
@@ -589,21 +594,26 @@ CHECKS_ONLY = (
 @pytest.mark.parametrize(
     ("kind", "stage", "more", "expected"),
     [
-        ("parameter_change", "next", value("verify", "true"), [CHECKS_ONLY]),
+        ("parameter_change", "next", build_value_change("verify", "true"), [CHECKS_ONLY]),
         ("parameter_change", "next", {"changes": {"name": {"new": "x"}}}, [CHECKS_ONLY]),
-        ("stage_rerun", "next", value("verify", "true"), []),
+        ("stage_rerun", "next", build_value_change("verify", "true"), []),
         ("parameter_change", "next", {"changes": {"backend": {"new": "local"}}}, []),
-        ("parameter_change", "next", value("command", "other"), []),
+        ("parameter_change", "next", build_value_change("command", "other"), []),
         (
             "parameter_change",
             "next",
-            {"changes": {"inputs": {"new": ["z"]}, **value("command", "other")["changes"]}},
+            {
+                "changes": {
+                    "inputs": {"new": ["z"]},
+                    **build_value_change("command", "other")["changes"],
+                }
+            },
             ["inputs: cannot change together with from_round: earlier results would not fit"],
         ),
         (
             "parameter_change",
             "run",
-            value("forward_files", ["z"]),
+            build_value_change("forward_files", ["z"]),
             [
                 (
                     "parameters.forward_files: cannot change together with from_round; propose a "
@@ -614,7 +624,7 @@ CHECKS_ONLY = (
         (
             "parameter_change",
             "side",
-            value("command", "other"),
+            build_value_change("command", "other"),
             ["from_round: the rounds of search add no points to the map of side"],
         ),
     ],
@@ -627,7 +637,7 @@ def test_results_of_earlier_rounds_are_kept_only_if_they_still_fit(
     if kind == "stage_rerun":
         state = s.recorded(state, p.StagePrepared(stage=stage))
     if expected:
-        assert problems(state, kind, stage, from_round=2, **more) == expected
+        assert find_problems(state, kind, stage, from_round=2, **more) == expected
     else:
         assert propose(state, kind, stage, from_round=2, **more).from_round == 2
 
@@ -658,4 +668,4 @@ def test_stages_of_a_loop_cannot_change_after_it_has_started(
     if problem is None or number == 1:
         assert propose(state, "parameter_change", changes=changes).kind == "parameter_change"
     else:
-        assert problem in problems(state, "parameter_change", changes=changes)
+        assert problem in find_problems(state, "parameter_change", changes=changes)

@@ -352,7 +352,7 @@ def test_diagnostic_run_requires_a_failure(status: Status) -> None:
         decide(s.given(*s.through("stage-1", status)), s.attempt("stage-1", diagnostic=True), s.AT)
 
 
-def unapproved() -> Workflow:
+def create_unapproved_state() -> Workflow:
     """Return the state of a workflow whose plan no person has approved."""
     created = p.WorkflowCreated(document=s.given_document())
     return state_after(None, decide(None, created, s.AT), s.AT)
@@ -376,7 +376,7 @@ def test_nothing_runs_before_a_person_approved_the_plan(
 ) -> None:
     """The error names the stage, if the command names one, and the plan."""
     with pytest.raises(NeedsConsent) as refusal:
-        decide(unapproved(), command, s.AT)
+        decide(create_unapproved_state(), command, s.AT)
     assert str(refusal.value).startswith(start)
     assert refusal.value.data == {**data, "amendments": ["plan"]}
 
@@ -594,7 +594,7 @@ def test_detected_files_are_outputs_of_a_stage_without_declared_outputs() -> Non
     assert decide(s.given(first), second, s.AT) == [second]
 
 
-def result(path: str, digest: str = "0") -> p.FileDigest:
+def build_file_digest(path: str, digest: str = "0") -> p.FileDigest:
     """Return a result with a digest of equal digits."""
     return p.FileDigest(path=path, size=1, sha256=digest * 64)
 
@@ -602,11 +602,13 @@ def result(path: str, digest: str = "0") -> p.FileDigest:
 #: The stage was completed with two results.
 WITH_RESULTS = s.given(
     *s.through("stage-1", Status.POST_PROCESSING),
-    p.StageCompleted(stage="stage-1", evidence="seen", outputs=[result("a"), result("b")]),
+    p.StageCompleted(
+        stage="stage-1", evidence="seen", outputs=[build_file_digest("a"), build_file_digest("b")]
+    ),
 )
 
 
-def adopted(**more: Any) -> p.ResultsAdopted:
+def build_adoption(**more: Any) -> p.ResultsAdopted:
     """Return the command of a person who accepts changed results of stage-1."""
     known: dict[str, Any] = {
         "outputs": [],
@@ -618,38 +620,44 @@ def adopted(**more: Any) -> p.ResultsAdopted:
 
 
 @pytest.mark.parametrize(
-    "files", [{"outputs": [result("a", "1")]}, {"deleted": [result("b")]}], ids=["new", "deleted"]
+    "files",
+    [{"outputs": [build_file_digest("a", "1")]}, {"deleted": [build_file_digest("b")]}],
+    ids=["new", "deleted"],
 )
 def test_person_accepts_changed_or_deleted_results(files: dict[str, Any]) -> None:
     """The event has the grounds of the result, and it needs a proof of consent."""
     grounds = build_result_grounds(WITH_RESULTS, WITH_RESULTS.stage("stage-1"))
-    command = adopted(**files)
+    command = build_adoption(**files)
     expected = [command.model_copy(update={"rests_on": grounds})]
     assert decide(WITH_RESULTS, command, s.AT) == expected
     with pytest.raises(NeedsConsent, match="wfctl verify stage-1 --adopt --reason TEXT"):
-        decide(WITH_RESULTS, adopted(**files, proof={}), s.AT)
+        decide(WITH_RESULTS, build_adoption(**files, proof={}), s.AT)
 
 
 def test_acceptance_of_no_file_records_nothing() -> None:
     """Without files, no proof of consent is needed either."""
-    assert decide(WITH_RESULTS, adopted(proof={}), s.AT) == []
+    assert decide(WITH_RESULTS, build_adoption(proof={}), s.AT) == []
 
 
 def test_deleted_result_must_have_its_recorded_digest() -> None:
     """The error lists the results with another digest."""
-    command = adopted(deleted=[result("a"), result("b", "1")])
+    command = build_adoption(deleted=[build_file_digest("a"), build_file_digest("b", "1")])
     with pytest.raises(MissingEvidence, match="b has another digest") as refusal:
         decide(WITH_RESULTS, command, s.AT)
     assert refusal.value.data == {"stage": "stage-1", "strange": ["b"]}
 
 
 @pytest.mark.parametrize(
-    "files", [{"outputs": [result("a"), result("c")]}, {"deleted": [result("c")]}]
+    "files",
+    [
+        {"outputs": [build_file_digest("a"), build_file_digest("c")]},
+        {"deleted": [build_file_digest("c")]},
+    ],
 )
 def test_only_results_of_the_stage_are_accepted(files: dict[str, Any]) -> None:
     """The error lists the files that are no results."""
     with pytest.raises(MissingEvidence, match=r"the stage stage-1 has no result c\.") as refusal:
-        decide(WITH_RESULTS, adopted(**files), s.AT)
+        decide(WITH_RESULTS, build_adoption(**files), s.AT)
     assert refusal.value.data == {"stage": "stage-1", "strange": ["c"]}
 
 
@@ -668,7 +676,7 @@ def test_unfinished_stage_has_no_results() -> None:
     """The error has the status of the stage, even if the command names no file."""
     state = s.given(*s.through("stage-1", Status.RUNNING))
     why = "the stage stage-1 is running, but only a completed stage has results"
-    for command in (adopted(), p.ResultsChanged(stage="stage-1", files=[])):
+    for command in (build_adoption(), p.ResultsChanged(stage="stage-1", files=[])):
         with pytest.raises(MissingEvidence, match=why):
             decide(state, command, s.AT)
 

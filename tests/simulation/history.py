@@ -41,7 +41,7 @@ from service.writing.stream_writer import Planned, WriteOptions
 from service.writing.workflow_service import Outcome
 from tests.simulation.list_log import ListJobs, ListLog, ListService
 from tests.simulation.sweep import PARAMETERS, STAGE, Sweep
-from tests.simulation.world import BOOT, HOST, Backend, Violation, World
+from tests.simulation.world import BOOT, HOST, Attempt, Backend, Violation, World
 
 if TYPE_CHECKING:
     from lifecycle.payload.models import Payload
@@ -384,20 +384,25 @@ class History:
     def _find_unlogged_attempts(
         self, _jobs: JobContext, _state: Workflow, stage: Stage
     ) -> Iterator[AttemptPaths]:
-        known = {one.name for one in stage.attempts}
-        for one in list(self.world.attempts.values()):
-            is_own = one.paths.stage == stage.id and one.paths.name not in known
-            if is_own and one.launched_at is not None:
+        for one in self._list_unlogged(stage):
+            if one.launched_at is not None:
                 yield replace(one.paths, sha256="")
 
     def _find_attempts_without_folder(
         self, _jobs: JobContext, _state: Workflow, stage: Stage
     ) -> Iterator[AttemptPaths]:
-        known = {one.name for one in stage.attempts}
-        for one in list(self.world.attempts.values()):
-            is_own = one.paths.stage == stage.id and one.paths.name not in known
-            if is_own and one.launched_at is None and self.world.has_claim(one):
+        for one in self._list_unlogged(stage):
+            if one.launched_at is None and self.world.has_claim(one):
                 yield replace(one.paths, sha256="")
+
+    def _list_unlogged(self, stage: Stage) -> list[Attempt]:
+        """Return the attempts of a stage that are not in the log."""
+        known = {one.name for one in stage.attempts}
+        return [
+            one
+            for one in self.world.attempts.values()
+            if one.paths.stage == stage.id and one.paths.name not in known
+        ]
 
     def _is_newer_than_log(
         self, _jobs: JobContext, _state: Workflow, _stage: Stage, one: AttemptPaths

@@ -16,7 +16,7 @@ SCHEDULER = "slurm"
 
 command, recover, locate_output = wfctl.command, wfctl.recover, wfctl.locate_output
 
-#: The backend profile of docs/start/clusters.md.
+#: The backend profile that docs/start/clusters.md describes, with its default settings.
 _PROFILE = {
     "type": "remote",
     "batch_type": "Slurm",
